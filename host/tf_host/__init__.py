@@ -1,0 +1,1 @@
+"""The lane host: runs requests as streams through shared rounds."""

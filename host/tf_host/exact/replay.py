@@ -1,0 +1,104 @@
+"""A reply decoded twice: one row at a time, and through windows with wrong drafts and neighbours."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from tf_plugins.rows import RowPlan
+from tf_plugins.types import Cache, Model, Window
+
+REPLY = 128
+"""Reply tokens that are compared."""
+
+_PROMPT = 200
+"""Prompt tokens, so that the reply crosses the first bucket edge (256)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first row that a window computed otherwise than a single step."""
+
+    position: int
+    rows: int
+    shared: bool
+
+    def __str__(self) -> str:
+        beside = " beside another stream" if self.shared else ""
+        return f"position {self.position} in a window of {self.rows} rows{beside}"
+
+
+def replay(model: Model, plan: RowPlan, sample: Sequence[int], reply: int = REPLY) -> Difference | None:
+    """Decode greedily one row a forward, then the same reply in windows, and compare the logits' bits row by row.
+
+    Windows of every size up to the band's top are used, half of them with wrong tokens after a right prefix (so
+    rejected rows are left behind), every third beside a neighbour's window. Needs no sampling: bits of logits decide
+    every draw.
+
+    Args:
+        model: with ``plan`` in use.
+        plan: the plan under test.
+        sample: ids of a real text; the first 200 (fewer where the context is short) are the prompt.
+        reply: tokens to compare.
+
+    Returns:
+        The first difference, or ``None``.
+    """
+    reply = min(reply, plan.context // 2)
+    prompt = list(sample[: min(_PROMPT, plan.context - reply - 1)])
+    tokens, digests = _single_steps(model, plan, prompt, reply)
+    cache = _read(model, plan, prompt)
+    neighbour = _read(model, plan, list(reversed(prompt)))
+    last = prompt[0]
+    done, turn = 0, 0
+    while done < reply:
+        # 7 and the band's size share no factor worth naming, so sizes and turns mix.
+        rows = min(1 + turn * 7 % min(plan.top, 16), reply - done, plan.room(cache.length))
+        right = rows if turn % 2 else max(1, rows // 2)
+        window = tokens[done : done + right] + [
+            (t + 1) % model.checkpoint.vocab for t in tokens[done + right : done + rows]
+        ]
+        shared = turn % 3 == 2 and rows < plan.top
+        windows = [Window(cache, window)]
+        if shared:
+            windows.insert(turn % 2, Window(neighbour, [last]))
+        logits = model.verify(windows)
+        mx.eval(logits)
+        first = 1 if shared and windows[0].cache is neighbour else 0
+        for row in range(right):
+            if _digest(logits[first + row]) != digests[done + row]:
+                return Difference(cache.length + row, rows, shared)
+        model.keep(cache, right)
+        if shared and plan.room(neighbour.length) > 1:
+            model.keep(neighbour, 1)
+        done += right
+        turn += 1
+    return None
+
+
+def _single_steps(model: Model, plan: RowPlan, prompt: list[int], reply: int) -> tuple[list[int], list[bytes]]:
+    """The pending tokens of a greedy reply, one row a forward, and the digest of each row's logits."""
+    cache = _read(model, plan, prompt)
+    tokens, digests = [prompt[-1]], []
+    for _ in range(reply):
+        logits = model.verify([Window(cache, tokens[-1:])])[0]
+        mx.eval(logits)
+        digests.append(_digest(logits))
+        tokens.append(int(mx.argmax(logits).item()))  # type: ignore[arg-type]
+        model.keep(cache, 1)
+    return tokens[:-1], digests
+
+
+def _read(model: Model, plan: RowPlan, prompt: list[int]) -> Cache:
+    cache = model.make_cache(min(len(prompt) + REPLY + 1, plan.context))
+    for begin, end in plan.chunks(prompt):
+        model.prefill(cache, prompt[begin:end])
+    return cache
+
+
+def _digest(row: mx.array) -> bytes:
+    """Digest of a row's bits, whatever its dtype."""
+    return hashlib.blake2b(bytes(mx.contiguous(row.view(mx.uint8))), digest_size=16).digest()

@@ -1,0 +1,136 @@
+"""What drafts: something that proposes a stream's next tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """One stream's wish for drafts in a round.
+
+    Attributes:
+        stream: the id that ``open`` was called with.
+        context: prompt and reply so far, the pending token last; a read-only view, valid for this call only.
+        most: the most tokens to draft, at least 1.
+        seed: the stream's seed, for drafting with the target's own noise.
+        temperature: 0 for greedy.
+        position: absolute position of the first drafted token, equal to ``len(context)``.
+        end_ids: tokens after which a draft stops; empty under ``ignore_eos``.
+    """
+
+    stream: int
+    context: Sequence[int]
+    most: int
+    seed: int
+    temperature: float
+    position: int
+    end_ids: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Proposed tokens: 1 to ``most`` ids, each below the target's vocabulary size."""
+
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one stream's draft.
+
+    Attributes:
+        stream: the stream.
+        drafted: tokens verified.
+        kept: how many of them stood.
+    """
+
+    stream: int
+    drafted: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """A proposer's own measurements; 0 where it has none. The host times calls as well and prices the larger.
+
+    Attributes:
+        step: seconds for one more drafted token, for one stream alone.
+        batch: seconds that each further stream adds to a step.
+        read: seconds for one context token that it has not read yet.
+    """
+
+    step: float = 0.0
+    batch: float = 0.0
+    read: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What opening a stream takes from the ledger, in bytes.
+
+    Three forms: a fresh cache ``Growth(new)``; a kept one that is large enough and is taken over as it is
+    ``Growth(reused=...)``; a kept one that has to grow ``Growth(new, reused, copy)``.
+
+    Attributes:
+        new: bytes of the cache that is made, 0 when a kept one is taken over as it is.
+        reused: bytes of the kept cache that is taken over, counted in ``kept`` until then. Where ``new`` is
+            made too, the old cache is freed once its tokens are copied.
+        copy: bytes of the old state's copy while it lives.
+    """
+
+    new: int = 0
+    reused: int = 0
+    copy: int = 0
+
+
+class Proposer(Protocol):
+    """Drafts for all streams of a round in one call. Every method runs on the engine thread.
+
+    A draft never changes a reply: the target keeps only what its own draws agree with. A proposer that raises
+    costs its stream its drafts, no more.
+    """
+
+    name: str
+    """Names its drafts in the ``tf`` block, the metrics and the log; unique in a server."""
+
+    label: str
+    """For the start-up line, for example ``"Llama drafter (<dir>)"``."""
+
+    def growth(self, context: Sequence[int], tokens: int) -> Growth:
+        """Bytes that ``open`` will take for a stream of up to ``tokens`` positions; frees and makes nothing.
+
+        With an empty context no kept cache is found: the bytes of a fresh one, by arithmetic alone.
+        """
+
+    def open(self, stream: int, context: Sequence[int], tokens: int) -> None:
+        """Make the stream's state, evaluated, within what ``growth`` said. Called once, at admission."""
+
+    def unread(self, stream: int, length: int) -> int:
+        """Context tokens of ``length`` that it would have to read before it can draft."""
+
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Draft | None]:
+        """One answer a request, in order; ``None`` proposes nothing."""
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """What became of the drafts of the last round that drafted."""
+
+    def close(self, stream: int) -> None:
+        """The stream ended, however it ended. Its state may be kept, counted in ``kept``."""
+
+    def kept(self) -> int:
+        """Bytes kept for streams that ended."""
+
+    def shed(self, room: int) -> int:
+        """Free kept bytes until at most ``room`` are kept; returns the bytes freed.
+
+        The least recently used first, and last of all the one that ``growth`` found last.
+        """
+
+    def costs(self) -> Costs:
+        """Its own measurements so far."""
+
+    def release(self) -> None:
+        """Free everything; called once, before the target is released."""

@@ -1,0 +1,27 @@
+"""A named reason not to start, or not to serve a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something is not served, and the way out.
+
+    Attributes:
+        name: a stable snake_case code, for example ``context_length_exceeded``; the ``code`` of the HTTP error.
+        reason: one sentence without a full stop that names the flag, field or file and the limit.
+        hint: one sentence without a full stop that says what to do instead.
+        status: the HTTP status of a refused request; not read for a refused start.
+        param: the request field or flag at fault, when there is one.
+    """
+
+    name: str
+    reason: str
+    hint: str
+    status: int = 400
+    param: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.reason}\nhint: {self.hint}" if self.hint else self.reason
