@@ -14,7 +14,7 @@ from tf_plugins.types import Cache, Model, Window
 REPLY = 128
 """Reply tokens that are compared."""
 
-_PROMPT = 200
+PROMPT = 200
 """Prompt tokens, so that the reply crosses the first bucket edge (256)."""
 
 
@@ -31,7 +31,9 @@ class Difference:
         return f"position {self.position} in a window of {self.rows} rows{beside}"
 
 
-def replay(model: Model, plan: RowPlan, sample: Sequence[int], reply: int = REPLY) -> Difference | None:
+def replay(
+    model: Model, plan: RowPlan, sample: Sequence[int], reply: int = REPLY, prompt_tokens: int = PROMPT
+) -> Difference | None:
     """Decode greedily one row a forward, then the same reply in windows, and compare the logits' bits row by row.
 
     Windows of every size up to the band's top are used, half of them with wrong tokens after a right prefix (so
@@ -41,17 +43,18 @@ def replay(model: Model, plan: RowPlan, sample: Sequence[int], reply: int = REPL
     Args:
         model: with ``plan`` in use.
         plan: the plan under test.
-        sample: ids of a real text; the first 200 (fewer where the context is short) are the prompt.
+        sample: ids of a real text.
         reply: tokens to compare.
+        prompt_tokens: how many of ``sample`` are the prompt; fewer where the context is short.
 
     Returns:
         The first difference, or ``None``.
     """
     reply = min(reply, plan.context // 2)
-    prompt = list(sample[: min(_PROMPT, plan.context - reply - 1)])
+    prompt = list(sample[: min(prompt_tokens, plan.context - reply - 1)])
     tokens, digests = _single_steps(model, plan, prompt, reply)
-    cache = _read(model, plan, prompt)
-    neighbour = _read(model, plan, list(reversed(prompt)))
+    cache = _read(model, plan, prompt, reply)
+    neighbour = _read(model, plan, list(reversed(prompt)), reply)
     last = prompt[0]
     done, turn = 0, 0
     while done < reply:
@@ -81,7 +84,7 @@ def replay(model: Model, plan: RowPlan, sample: Sequence[int], reply: int = REPL
 
 def _single_steps(model: Model, plan: RowPlan, prompt: list[int], reply: int) -> tuple[list[int], list[bytes]]:
     """The pending tokens of a greedy reply, one row a forward, and the digest of each row's logits."""
-    cache = _read(model, plan, prompt)
+    cache = _read(model, plan, prompt, reply)
     tokens, digests = [prompt[-1]], []
     for _ in range(reply):
         logits = model.verify([Window(cache, tokens[-1:])])[0]
@@ -92,8 +95,8 @@ def _single_steps(model: Model, plan: RowPlan, prompt: list[int], reply: int) ->
     return tokens[:-1], digests
 
 
-def _read(model: Model, plan: RowPlan, prompt: list[int]) -> Cache:
-    cache = model.make_cache(min(len(prompt) + REPLY + 1, plan.context))
+def _read(model: Model, plan: RowPlan, prompt: list[int], reply: int) -> Cache:
+    cache = model.make_cache(min(len(prompt) + reply + 1, plan.context))
     for begin, end in plan.chunks(prompt):
         model.prefill(cache, prompt[begin:end])
     return cache

@@ -1,0 +1,1 @@
+"""Drafts looked up in the prompt."""

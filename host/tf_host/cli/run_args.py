@@ -1,0 +1,118 @@
+"""The command line of ``tf-llama-run``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tf_plugins import SettingsError
+
+USAGE = "tf-llama-run MODEL [TOKENS] [draft DRAFTER,N] [options]"
+
+
+@dataclass(frozen=True, slots=True)
+class RunArgs:
+    """What to decode.
+
+    Attributes:
+        model: as ``tf-serve`` takes it.
+        tokens: prompt ids, or ``None`` with ``prompt``.
+        prompt: text to decode from, or ``None``.
+        raw: take ``prompt`` as it is, without the chat template.
+        drafter: the drafter to decode through, ``""`` for the one that goes with the model, or ``None``.
+        depth: drafts a round.
+        rest: settings for the server's own parser.
+    """
+
+    model: str
+    tokens: tuple[int, ...] | None
+    prompt: str | None
+    raw: bool
+    drafter: str | None
+    depth: int
+    temperature: float
+    seed: int
+    max_tokens: int
+    ignore_eos: bool
+    check: bool
+    json: bool
+    rest: tuple[str, ...]
+
+
+def parse(argv: Sequence[str]) -> RunArgs:
+    """The arguments, checked.
+
+    Raises:
+        SettingsError: names the argument at fault and what fits there.
+        SystemExit: after ``--help``, or for a flag that does not exist.
+    """
+    words, draft = _split_draft(list(argv))
+    parser = argparse.ArgumentParser(
+        "tf-llama-run",
+        usage=USAGE,
+        description="Decode one prompt through the server's own windows and print its tokens, rounds and drafts kept.",
+        epilog="Other flags are those of tf-serve: --cpu-blas, --context, --dtype, --settings, --reprobe and so on.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", metavar="MODEL", help="a plugin's name, a local folder, or a hub name")
+    parser.add_argument("tokens", metavar="TOKENS", nargs="?", help="a file of ids, or ids with commas between")
+    parser.add_argument("--prompt", metavar="TEXT", help="a user's message, in the chat template")
+    parser.add_argument("--raw", action="store_true", help="take --prompt as it is, without the template")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--max-tokens", type=int, default=128, metavar="N")
+    parser.add_argument("--ignore-eos", action="store_true", help="do not stop at an end token")
+    parser.add_argument("--check", action="store_true", help="run the long exactness check; exit 1 where rows differ")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    known, rest = parser.parse_known_args(words)
+    if known.tokens is not None and known.prompt is not None:
+        raise SettingsError("TOKENS and --prompt both give a prompt\nhint: use one of them")
+    if known.tokens is None and known.prompt is None and not known.check:
+        raise SettingsError(f"nothing to decode\nhint: {USAGE}, with TOKENS, --prompt TEXT or --check")
+    if known.temperature < 0 or known.max_tokens < 1:
+        raise SettingsError("--temperature must be 0 or more and --max-tokens 1 or more")
+    drafter, depth = draft
+    return RunArgs(
+        model=known.model,
+        tokens=None if known.tokens is None else _ids(known.tokens),
+        prompt=known.prompt,
+        raw=known.raw,
+        drafter=drafter,
+        depth=depth,
+        temperature=known.temperature,
+        seed=known.seed,
+        max_tokens=known.max_tokens,
+        ignore_eos=known.ignore_eos,
+        check=known.check,
+        json=known.json,
+        rest=tuple(rest),
+    )
+
+
+def _split_draft(words: list[str]) -> tuple[list[str], tuple[str | None, int]]:
+    """Take ``draft DRAFTER,N`` out of the words."""
+    if "draft" not in words[1:]:
+        return words, (None, 0)
+    at = words.index("draft", 1)
+    value = words[at + 1] if at + 1 < len(words) else ""
+    name, comma, depth = value.rpartition(",")
+    if not comma or not depth.isdecimal() or not 1 <= int(depth) <= 15:
+        raise SettingsError(f"draft takes DRAFTER,N with N from 1 to 15, not {value!r}\nhint: {USAGE}")
+    return words[:at] + words[at + 2 :], (name, int(depth))
+
+
+def _ids(tokens: str) -> tuple[int, ...]:
+    """Ids from a comma list, or from a file with commas or white space between them."""
+    path = Path(tokens)
+    try:
+        text = path.read_text() if path.is_file() else tokens
+        ids = tuple(int(word) for word in text.replace(",", " ").split())
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"TOKENS must be a file of ids or ids with commas between, not {tokens!r} ({error})"
+        ) from error
+    if not ids or min(ids) < 0:
+        raise SettingsError("TOKENS must hold at least one id, and none below 0")
+    return ids

@@ -1,0 +1,76 @@
+"""The ASGI application."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from tf_host.http.errors import on_http_error, on_plugin_error, on_refused, on_validation_error
+from tf_host.http.keys import KeyCheck, Keys, warn_if_open
+from tf_host.http.middleware import Counted, Faults, Paths
+from tf_host.http.routes import router
+from tf_host.http.server import Served
+from tf_host.http.traffic import Traffic
+from tf_plugins.errors import PluginError, Refused
+
+logger = logging.getLogger("tf_host.http")
+
+
+def make_app(served: Served) -> FastAPI:
+    """The application that serves ``served``.
+
+    ``app.state.traffic`` counts its replies; ``tf_host.http.run`` drains it at shutdown.
+
+    Raises:
+        SettingsError: the API key file cannot be used.
+    """
+    traffic = Traffic()
+    middleware = [Middleware(Faults)]
+    if served.settings.cors:
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(served.settings.cors),
+                allow_methods=["GET", "POST"],
+                allow_headers=["Authorization", "Content-Type"],
+            )
+        )
+    keys = Keys.of(served.settings)
+    if warning := warn_if_open(served.settings.host, keys):
+        logger.warning("%s", warning)
+    middleware += [
+        Middleware(Paths),
+        Middleware(KeyCheck, keys=keys),
+        Middleware(Counted, traffic=traffic, metrics=served.metrics),
+    ]
+    app = FastAPI(
+        title="tf-plugins",
+        version=_version(),
+        docs_url=None,  # both pages load their scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=middleware,
+        exception_handlers={
+            Refused: on_refused,
+            PluginError: on_plugin_error,
+            HTTPException: on_http_error,
+            RequestValidationError: on_validation_error,
+        },
+    )
+    app.state.served = served
+    app.state.traffic = traffic
+    app.include_router(router)
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("tf-plugins")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,76 @@
+"""Request bodies, from bytes to checked objects."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.requests import ClientDisconnect
+
+from tf_host.http.errors import invalid, refuse
+from tf_host.http.fields import Body
+from tf_host.http.unserved import refuse_unserved
+
+AnyBody = TypeVar("AnyBody", bound=Body)
+
+
+class ClientLeft(Exception):
+    """The client closed its connection; nobody is left to answer."""
+
+
+async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
+    """The body's bytes.
+
+    Raises:
+        Refused: it is no JSON (415), larger than ``most`` bytes (413), or not here after ``seconds`` (408).
+        ClientLeft: the connection is gone.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # A browser asks first before it sends JSON to another origin; it does not for the types of a form.
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise refuse(
+            "unsupported_media_type", "the body must be JSON", "send Content-Type: application/json", status=415
+        )
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and (len(length) > 18 or int(length) > most):
+        raise _too_large(most)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise _too_large(most)
+    except TimeoutError as error:
+        raise refuse("request_timeout", f"the body did not arrive within {seconds:g} s", status=408) from error
+    except ClientDisconnect as error:
+        raise ClientLeft from error
+    return bytes(body)
+
+
+def parse_body(data: bytes, kind: type[AnyBody]) -> AnyBody:
+    """The body as a checked object; ``Refused`` names the field at fault."""
+    fields = parse_object(data)
+    refuse_unserved(fields)
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise invalid(error) from error
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    """The body as a JSON object."""
+    try:
+        fields = from_json(data, allow_inf_nan=True)
+    except ValueError as error:
+        raise refuse("invalid_json", f"the body is not valid JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise refuse("invalid_json", "the body must be a JSON object")
+    return fields
+
+
+def _too_large(most: int) -> Exception:
+    return refuse("request_too_large", f"the body is larger than {most:,} bytes", "raise --max-body-mib", status=413)

@@ -1,0 +1,63 @@
+"""How a reply is drawn: the request over the server's flags over the checkpoint."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from tf_host.http.errors import refuse
+from tf_host.http.sampling_body import SamplingBody
+from tf_host.requests import Sampling
+from tf_host.settings import ServerSettings
+
+_COLD = 1e-4
+"""Temperatures below this are greedy: dividing by them overflows."""
+
+_BUILT_IN: Mapping[str, float] = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Where nothing else says; OpenAI's."""
+
+
+def draw_seed() -> int:
+    """A seed for a request that brings none; a JavaScript client can read 53 bits back without loss."""
+    return secrets.randbits(53)
+
+
+def sampling_of(
+    body: SamplingBody, settings: ServerSettings, checkpoint: Mapping[str, float], *, vocab: int
+) -> Sampling:
+    """How the reply to ``body`` is drawn; ``Refused`` for a biased token that does not exist."""
+
+    def value(name: str) -> float:
+        for source in (getattr(body, name), getattr(settings, name), checkpoint.get(name)):
+            if source is not None:
+                return float(source)
+        return _BUILT_IN[name]
+
+    if any(token >= vocab for token in body.logit_bias):
+        raise refuse(
+            "invalid_value",
+            f"'logit_bias' names a token id past the vocabulary of {vocab:,}",
+            "ids come from /tokenize",
+            param="logit_bias",
+        )
+    top_k = value("top_k")
+    temperature = value("temperature")
+    return Sampling(
+        seed=draw_seed() if body.seed is None else body.seed,
+        temperature=0.0 if temperature < _COLD else temperature,
+        top_k=int(top_k) if 0 < top_k < vocab else 0,
+        top_p=value("top_p"),
+        min_p=value("min_p"),
+        repetition=value("repetition_penalty"),
+        presence=value("presence_penalty"),
+        frequency=value("frequency_penalty"),
+        logit_bias=body.logit_bias,
+    )

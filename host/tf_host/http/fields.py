@@ -1,0 +1,85 @@
+"""Types of body fields: JSON types are taken at their word, so ``true`` is no number and ``"5"`` is none either."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Body(BaseModel):
+    """A strict object that keeps the fields it does not know."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+
+class Part(BaseModel):
+    """A strict object inside a body; fields it does not know are dropped."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+def wrong(message: str, code: str = "invalid_value", *, param: str | None = None) -> PydanticCustomError:
+    """A validator's complaint in words of our own: a whole sentence, without a full stop.
+
+    Args:
+        message: the sentence.
+        code: the error's code.
+        param: the field at fault, where the validator looks at more than one.
+    """
+    # The sentence goes through the context: braces in a template of pydantic's have a meaning of their own.
+    return PydanticCustomError(code, "{sentence}", {"sentence": message, "own": True, "param": param})
+
+
+def _stops(value: Any) -> Any:
+    if value is None:
+        return ()
+    stops = [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
+        raise wrong("'stop' must be a string or a list of strings")
+    if not all(stops):
+        raise wrong("'stop' must not contain an empty string")
+    return tuple(stops)
+
+
+Stops = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_stops, json_schema_input_type=str | list[str] | None),
+]
+
+_INT64 = (-(1 << 63), (1 << 64) - 1)
+
+
+def _seed(value: Any) -> Any:
+    if value is None:
+        return None
+    if type(value) is not int or not _INT64[0] <= value <= _INT64[1]:
+        raise wrong("'seed' must be a whole number of at most 64 bits")
+    return value % (1 << 64)
+
+
+Seed = Annotated[int | None, BeforeValidator(_seed, json_schema_input_type=int | None)]
+
+
+def _bias(value: Any) -> Any:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise wrong("'logit_bias' must be an object of token ids and numbers")
+    biases = {}
+    for key, bias in value.items():
+        if not key.isascii() or not key.isdigit() or len(key) > 10:
+            raise wrong("'logit_bias' has a key that is no token id")
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
+            raise wrong("'logit_bias' has a value that is no number from -100 to 100")
+        biases[int(key)] = float(bias)
+    return biases
+
+
+LogitBias = Annotated[
+    dict[int, float],
+    BeforeValidator(_bias, json_schema_input_type=dict[str, float] | None),
+]

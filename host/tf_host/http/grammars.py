@@ -1,0 +1,71 @@
+"""The constraint of one reply, from its body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tf_host.http.completion_body import CompletionBody
+from tf_host.http.errors import refuse
+from tf_host.http.grammar_body import constraint_of
+from tf_host.http.server import Served
+from tf_host.http.thinking_body import ThinkingBody
+from tf_host.http.tools_body import ToolUse
+from tf_host.requests.request import Grammar
+from tf_host.text import ChatPrompt, Constraint, Text, ThinkingGate, call_grammar
+
+MakeGrammar = Callable[[], Grammar]
+
+
+def completion_grammar(served: Served, body: CompletionBody) -> MakeGrammar | None:
+    """The constraint of a completion, compiled; ``Refused`` for one that cannot be."""
+    constraint = constraint_of(body)
+    if constraint is None:
+        return None
+    run = served.text.grammars.compile(constraint)
+    return lambda: run
+
+
+def chat_grammar(served: Served, body: ThinkingBody, prompt: ChatPrompt, tools: ToolUse | None) -> MakeGrammar | None:
+    """The constraint of a chat reply, compiled; it begins where the reasoning ends."""
+    text = served.text
+    constraint = constraint_of(body)
+    if tools is not None and tools.forced:
+        if constraint is not None:
+            raise refuse(
+                "invalid_value",
+                f"'tool_choice' and '{constraint.param}' constrain one reply",
+                "send one of them",
+                param="tool_choice",
+            )
+        constraint = Constraint("grammar", _forced_call(text, tools), "tools")
+    budget = body.thinking_budget if text.thinking is not None else None
+    inner = text.grammars.compile(constraint) if constraint else None
+    if text.thinking is None or prompt.phase == "closed" or (inner is None and budget is None):
+        return None if inner is None else lambda: inner
+    gate = ThinkingGate(text.thinking, prompt.phase, inner, budget=budget, ends=text.end_ids, vocab=served.vocab)
+    return lambda: gate
+
+
+def _forced_call(text: Text, tools: ToolUse) -> str:
+    form = tools.form
+    assert form.arguments is not None  # checked where the choice was read
+    schemas = [
+        _call_schema(tool["function"], form.arguments)
+        for tool in tools.definitions
+        if tool["function"]["name"] in tools.forced
+    ]
+    special = frozenset(mark for mark in (form.start, form.end) if mark and text.is_token(mark))
+    return call_grammar(form.start, form.end, schemas, special)
+
+
+def _call_schema(function: dict[str, Any], arguments: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "name": {"const": function["name"]},
+            arguments: function.get("parameters") or {"type": "object"},
+        },
+        "required": ["name", arguments],
+        "additionalProperties": False,
+    }

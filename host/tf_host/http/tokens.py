@@ -1,0 +1,60 @@
+"""``POST /tokenize`` and ``POST /detokenize``, with vLLM's fields."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from tf_host.http.chat_body import MessageBody, template_messages
+from tf_host.http.fields import Body, wrong
+from tf_host.http.prepare import checked_ids, served_name
+from tf_host.http.server import Served
+
+
+def _ids(value: Any) -> Any:
+    if not isinstance(value, list) or not all(type(token) is int for token in value):
+        raise wrong("'tokens' must be a list of token ids")
+    return tuple(value)
+
+
+class TokenizeBody(Body):
+    """A text, or a conversation."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[MessageBody] | None = None
+    add_special_tokens: bool = Field(True, description="add what the model wants at the start of a text")
+    return_token_strs: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.prompt is None) == (self.messages is None):
+            raise wrong("either 'prompt' or 'messages' is needed", param="prompt")
+        return self
+
+
+class DetokenizeBody(Body):
+    """Token ids."""
+
+    model: str | None = None
+    tokens: Annotated[tuple[int, ...], BeforeValidator(_ids, json_schema_input_type=list[int])]
+
+
+def tokenize(served: Served, body: TokenizeBody) -> dict[str, Any]:
+    """The tokens that a request with this prompt would have."""
+    served_name(served, body.model)
+    if body.messages is not None:
+        ids = list(served.text.chat(template_messages(body.messages)).ids)
+    else:
+        ids = served.text.encode(body.prompt or "", start=body.add_special_tokens)
+    names = [served.text.name(token) for token in ids] if body.return_token_strs else None
+    return {"count": len(ids), "max_model_len": served.context, "tokens": ids, "token_strs": names}
+
+
+def detokenize(served: Served, body: DetokenizeBody) -> dict[str, str]:
+    """The text of tokens."""
+    served_name(served, body.model)
+    if not body.tokens:
+        return {"prompt": ""}
+    return {"prompt": served.text.decode(checked_ids(body.tokens, served.vocab, "tokens"))}

@@ -1,0 +1,108 @@
+"""Tool definitions and choices of a chat request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from tf_host.http.errors import refuse
+from tf_host.http.fields import Part, wrong
+from tf_host.text import Text, ToolFormat
+
+MOST_TOOLS = 128
+
+
+class FunctionBody(Part):
+    """A function that the model may call."""
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
+    description: str | None = None
+    parameters: dict[str, Any] | None = Field(None, description="a JSON schema")
+    strict: bool | None = None
+
+
+class ToolBody(Part):
+    """A tool; only functions are."""
+
+    type: Literal["function"]
+    function: FunctionBody
+
+
+class NamedFunction(Part):
+    """The function of a tool choice."""
+
+    name: str
+
+
+class NamedTool(Part):
+    """The choice of one function."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+def _choice(value: Any) -> Any:
+    if value is None or value in ("none", "auto", "required"):
+        return value
+    named = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
+    if isinstance(named, dict) and isinstance(name := named.get("name"), str):
+        return NamedTool(type="function", function=NamedFunction(name=name))
+    raise wrong("'tool_choice' must be none, auto, required, or {'type': 'function', 'function': {'name': ...}}")
+
+
+Choice = Annotated[
+    Literal["none", "auto", "required"] | NamedTool | None,
+    BeforeValidator(_choice, json_schema_input_type=Literal["none", "auto", "required"] | NamedTool | None),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The tools of a request whose reply may hold calls.
+
+    Attributes:
+        form: how the model writes calls.
+        definitions: the tools, as templates read them.
+        most: calls to take from the reply, or ``None`` for any number.
+        forced: names of which one has to be called; empty where the model decides.
+    """
+
+    form: ToolFormat
+    definitions: tuple[dict[str, Any], ...]
+    most: int | None = None
+    forced: tuple[str, ...] = ()
+
+
+def tool_use(
+    text: Text, tools: Sequence[ToolBody] | None, choice: str | NamedTool | None, parallel: bool | None
+) -> ToolUse | None:
+    """What a request's tools come to; ``None`` where its reply holds no calls.
+
+    Raises:
+        Refused: a choice that cannot be honoured.
+    """
+    names = [tool.function.name for tool in tools or ()]
+    if len(names) > MOST_TOOLS or len(set(names)) < len(names):
+        raise refuse("invalid_value", f"'tools' must be at most {MOST_TOOLS} with different names", param="tools")
+    forced: tuple[str, ...] = ()
+    if choice == "required":
+        forced = tuple(names)
+    elif isinstance(choice, NamedTool):
+        forced = tuple(name for name in names if name == choice.function.name)
+    if (choice == "required" or isinstance(choice, NamedTool)) and not forced:
+        raise refuse("invalid_value", "'tool_choice' asks for a tool that is not in 'tools'", param="tool_choice")
+    if forced and (text.tools is None or text.tools.arguments is None):
+        raise refuse(
+            "unsupported_parameter",
+            "'tool_choice' can be required or name a tool only where the model writes calls as JSON",
+            "use auto",
+            param="tool_choice",
+        )
+    if not tools or choice == "none" or text.tools is None:
+        return None
+    definitions = tuple(json.loads(tool.model_dump_json(exclude_none=True)) for tool in tools)
+    return ToolUse(text.tools, definitions, 1 if forced or parallel is False else None, forced)

@@ -1,0 +1,167 @@
+"""How deep each stream drafts in a round: the interface that pricing implements, and a plain rule.
+
+A round calls ``plan`` once with every stream that decodes, then ``choose`` for each stream that still lacks a draft, a
+proposer at a time and in order, then ``trim`` with what was proposed. Afterwards it reports what it measured. Nothing
+here can change a reply: a depth decides how many rows are verified, never what a row sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = [
+    "FORCED",
+    "MOST_DRAFTS",
+    "Depths",
+    "DraftSample",
+    "FixedDepths",
+    "NoDrafts",
+    "Offer",
+    "Outcome",
+    "RoundSample",
+    "StreamView",
+]
+
+MOST_DRAFTS = 15
+"""Longest draft that is ever asked for."""
+
+FORCED = -1
+"""In place of a proposer's index: tokens that a grammar forces."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """One decoding stream, as the depth rule sees it before a round.
+
+    Attributes:
+        id: the stream.
+        context: tokens so far, the pending one included; also the position of the first drafted token.
+        prompt: how many of them are the prompt.
+        left: reply tokens that may still come.
+        most: drafts that its window can hold (bucket edge, band, ``left``, context); 0 when it may not draft.
+        temperature: 0 for greedy.
+        unread: context tokens that each proposer, by index, would have to read first.
+    """
+
+    id: int
+    context: int
+    prompt: int
+    left: int
+    most: int
+    temperature: float
+    unread: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A valid proposal: ``tokens`` drafts for ``stream`` by the proposer of that index (or ``FORCED``)."""
+
+    stream: int
+    proposer: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a round did for one stream; ``proposer`` is ``None`` where it did not draft.
+
+    ``ended``: the reply ended with the last token landed, so that the drafts after ``kept`` were not judged.
+    """
+
+    stream: int
+    context: int
+    proposer: int | None
+    drafted: int
+    kept: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSample:
+    """One call of one proposer: wall ``seconds`` for the tokens in ``offers`` (0 tokens: it proposed nothing).
+
+    ``unread`` are the context tokens that it had not read before the call, all streams together.
+    """
+
+    proposer: int
+    offers: tuple[Offer, ...]
+    unread: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSample:
+    """One round's forwards, draws and read-back, drafting left out.
+
+    Attributes:
+        rows: real rows.
+        padded: rows of each forward after padding; one entry a forward.
+        seconds: wall time.
+        outcomes: one a stream.
+    """
+
+    rows: int
+    padded: tuple[int, ...]
+    seconds: float
+    outcomes: tuple[Outcome, ...]
+
+
+class Depths(Protocol):
+    """Decides depths and learns from rounds. Engine thread only."""
+
+    def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
+        """Most drafts of each stream in this round; 0, or no entry, is a plain row."""
+
+    def choose(self, stream: StreamView, proposer: int) -> int:
+        """Most drafts to ask of this proposer now, after ``plan``; 0 does not ask it."""
+
+    def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
+        """How many tokens of each offer are verified, by stream; no entry is the whole offer."""
+
+    def record_draft(self, sample: DraftSample) -> None:
+        """A proposer was called."""
+
+    def record_round(self, sample: RoundSample) -> None:
+        """A round is over."""
+
+    def forget(self, stream: int) -> None:
+        """A stream ended."""
+
+
+class FixedDepths:
+    """The same depth for every stream: one number for the first proposers, another for the last.
+
+    Args:
+        depths: most drafts by proposer index; the last number also serves every later proposer.
+    """
+
+    def __init__(self, *depths: int) -> None:
+        self._depths = depths or (0,)
+
+    def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
+        most = max(self._depths)
+        return {stream.id: min(most, stream.most) for stream in streams}
+
+    def choose(self, stream: StreamView, proposer: int) -> int:
+        return self._depths[min(proposer, len(self._depths) - 1)]
+
+    def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
+        return {}
+
+    def record_draft(self, sample: DraftSample) -> None:
+        return None
+
+    def record_round(self, sample: RoundSample) -> None:
+        return None
+
+    def forget(self, stream: int) -> None:
+        return None
+
+
+class NoDrafts(FixedDepths):
+    """Plain rounds only."""
+
+    def __init__(self) -> None:
+        super().__init__(0)

@@ -1,0 +1,141 @@
+"""The drafts of a round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tf_host.lanes.depths import FORCED, MOST_DRAFTS, Depths, DraftSample, Offer, StreamView
+from tf_host.lanes.sources import Source
+from tf_host.lanes.stream import Stream, StreamFault
+from tf_host.lanes.tokens import Tokens
+from tf_plugins.rows import RowPlan
+from tf_plugins.types import DraftRequest
+
+GRAMMAR = "grammar"
+"""Names the drafts that a grammar forces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A draft to verify, and whose it is (``proposer`` is an index, or ``FORCED``)."""
+
+    proposer: int
+    source: str
+    tokens: tuple[int, ...]
+
+
+class Drafting:
+    """Asks the proposers, in order, for the streams that still lack a draft.
+
+    Args:
+        sources: the proposers, in order.
+        depths: how many drafts to ask for.
+        plan: cuts windows.
+    """
+
+    def __init__(self, sources: Sequence[Source], depths: Depths, plan: RowPlan) -> None:
+        self._sources = sources
+        self._depths = depths
+        self._plan = plan
+
+    def propose(self, streams: Sequence[Stream]) -> Mapping[int, Proposal]:
+        """The draft of each stream that has one; raises ``StreamFault`` where a grammar fails."""
+        views = {stream.number: self._view(stream) for stream in streams}
+        most = self._depths.plan(list(views.values()))
+        found = {stream.number: forced for stream in streams if (forced := _forced(stream, views[stream.number]))}
+        for source in self._sources:
+            self._ask(source, [stream for stream in streams if stream.number not in found], views, most, found)
+        for stream in streams:
+            _cut_by_grammar(stream, found)
+        sent = self._depths.trim([Offer(number, p.proposer, len(p.tokens)) for number, p in found.items()])
+        trimmed = {
+            number: Proposal(p.proposer, p.source, p.tokens[: max(0, sent.get(number, len(p.tokens)))])
+            for number, p in found.items()
+        }
+        return {number: proposal for number, proposal in trimmed.items() if proposal.tokens}
+
+    def _ask(
+        self,
+        source: Source,
+        streams: Sequence[Stream],
+        views: Mapping[int, StreamView],
+        most: Mapping[int, int],
+        found: dict[int, Proposal],
+    ) -> None:
+        requests = []
+        for stream in streams:
+            view = views[stream.number]
+            limit = min(view.most, most.get(stream.number, 0))
+            if limit > 0 and source.serves(stream.number):
+                limit = min(limit, self._depths.choose(view, source.index))
+                if limit > 0:
+                    requests.append(_request(stream, limit))
+        if not requests:
+            return
+        started = time.perf_counter()
+        drafts = source.propose(requests)
+        seconds = time.perf_counter() - started
+        for request, tokens in zip(requests, drafts, strict=True):
+            if tokens:
+                found[request.stream] = Proposal(source.index, source.name, tokens)
+        self._depths.record_draft(
+            DraftSample(
+                proposer=source.index,
+                offers=tuple(Offer(r.stream, source.index, len(t)) for r, t in zip(requests, drafts, strict=True)),
+                unread=sum(views[request.stream].unread[source.index] for request in requests),
+                seconds=seconds,
+            )
+        )
+
+    def _view(self, stream: Stream) -> StreamView:
+        length = len(stream.tokens)
+        # One reply token comes from the pending row itself. Prompt and reply fit the context (checked when submitted).
+        most = min(self._plan.room(length - 1) - 1, self._plan.top - 1, stream.left - 1, MOST_DRAFTS)
+        return StreamView(
+            id=stream.number,
+            context=length,
+            prompt=len(stream.request.prompt),
+            left=stream.left,
+            most=most if stream.request.draft else 0,
+            temperature=stream.request.sampling.temperature,
+            unread=tuple(source.unread(stream.number, length) for source in self._sources),
+        )
+
+
+def _request(stream: Stream, most: int) -> DraftRequest:
+    sampling = stream.request.sampling
+    return DraftRequest(
+        stream=stream.number,
+        context=Tokens(stream.tokens),
+        most=most,
+        seed=sampling.seed,
+        temperature=sampling.temperature,
+        position=len(stream.tokens),
+        end_ids=stream.request.end_ids,
+    )
+
+
+def _forced(stream: Stream, view: StreamView) -> Proposal | None:
+    """Tokens that the grammar leaves no choice about."""
+    grammar = stream.decoding.grammar
+    if grammar is None or view.most == 0:
+        return None
+    try:
+        tokens = tuple(grammar.forced())[: view.most]
+    except Exception as error:
+        raise StreamFault(stream, error) from error
+    return Proposal(FORCED, GRAMMAR, tokens) if tokens else None
+
+
+def _cut_by_grammar(stream: Stream, found: dict[int, Proposal]) -> None:
+    """Drop what the grammar would reject: it can never land."""
+    grammar, proposal = stream.decoding.grammar, found.get(stream.number)
+    if grammar is None or proposal is None:
+        return
+    try:
+        allowed = grammar.allowed_prefix(proposal.tokens)
+    except Exception as error:
+        raise StreamFault(stream, error) from error
+    found[stream.number] = Proposal(proposal.proposer, proposal.source, proposal.tokens[:allowed])

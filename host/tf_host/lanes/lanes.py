@@ -1,0 +1,287 @@
+"""The lanes: requests in, rounds until they are done."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tf_host.lanes.admitting import Admitting
+from tf_host.lanes.depths import Depths, FixedDepths
+from tf_host.lanes.drafting import GRAMMAR
+from tf_host.lanes.endings import Observer, Observers, log_end, reply_done, stream_done
+from tf_host.lanes.faults import log_fault
+from tf_host.lanes.reading import PromptReading
+from tf_host.lanes.rounds import TARGET, Landed, Rounds
+from tf_host.lanes.sources import Source
+from tf_host.lanes.states import KeptStates, NoStates
+from tf_host.lanes.stream import Client, Stream, StreamFault
+from tf_host.lanes.totals import Snapshot, Totals
+from tf_host.requests import Delta, Event, Failed, GenerateRequest
+from tf_host.sampling import Drawer
+from tf_plugins.rows import RowPlan
+from tf_plugins.types import Admission, Model, Proposer
+
+_log = logging.getLogger(__name__)
+
+_SHUTTING_DOWN = Failed("the server is shutting down", code="shutting_down", status=503)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the lanes go by.
+
+    Attributes:
+        queue: most requests that may wait.
+        decode_share: share of the time that replies keep while prompts are read, at least 0 and below 1.
+    """
+
+    queue: int = 64
+    decode_share: float = 0.25
+
+
+class Lanes:
+    """Streams through shared rounds. ``submit`` and ``snapshot`` may be called from any thread, the rest from one.
+
+    Args:
+        model: the target, with ``plan`` in use.
+        plan: the row plan.
+        drawer: draws from the target's logits.
+        admission: the owner of the ledger.
+        proposers: asked for drafts in this order.
+        depths: how deep to draft.
+        states: the kept prompt states.
+        observers: told of every round and end.
+        limits: what the lanes go by.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        plan: RowPlan,
+        drawer: Drawer,
+        admission: Admission,
+        *,
+        proposers: Sequence[Proposer] = (),
+        depths: Depths | None = None,
+        states: KeptStates | None = None,
+        observers: Sequence[Observer] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        _check_names(proposers)
+        sources = [Source(index, proposer, drawer.vocab) for index, proposer in enumerate(proposers)]
+        self._plan = plan
+        self._limits = limits or Limits()
+        self._admission = admission
+        self._depths = depths or FixedDepths(15, 3)
+        self._rounds = Rounds(model, plan, sources, self._depths)
+        self._states = states or NoStates()
+        self._admitting = Admitting(model, plan, drawer, sources, admission, self._states)
+        self._reading_prompts = PromptReading(model, self._admitting, self._limits.decode_share)
+        self._observers = Observers(observers)
+        self._totals = Totals(ledger=dict(admission.used()))
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._inbox: deque[Stream] = deque()
+        self._open = True
+        self._waiting: deque[Stream] = deque()
+        self._reading: list[Stream] = []
+        self._decoding: list[Stream] = []
+        self._head_must_wait = False
+
+    def submit(self, request: GenerateRequest, client: Client) -> None:
+        """Queue a request; where it cannot queue, its client gets one ``Failed`` instead."""
+        with self._lock:
+            waiting = len(self._inbox) + len(self._waiting)
+            # A short queue never refuses what could have a lane at once.
+            most = max(self._limits.queue, self._admission.parallel - len(self._reading) - len(self._decoding))
+            refused = _SHUTTING_DOWN if not self._open else _queue_full(waiting) if waiting >= most else None
+            if refused is None:
+                self._inbox.append(Stream(next(self._numbers), request, client, time.perf_counter()))
+        if refused is not None:
+            client.send(refused)
+
+    def step(self) -> bool:
+        """One turn: let requests in, read a chunk, make a round; ``False`` when there is nothing left to do."""
+        self._take_in()
+        self._let_go()
+        self._admit()
+        if self._reading and self._reading_prompts.due(bool(self._decoding)):
+            self._read_chunk()
+        if self._decoding:
+            self._round()
+        # Copies of kept states are written while nobody waits, a piece a turn.
+        return bool(self._inbox or self._waiting or self._reading or self._decoding) or self._states.idle()
+
+    def snapshot(self) -> Snapshot:
+        """The lanes now."""
+        totals = self._totals
+        return Snapshot(
+            waiting=len(self._inbox) + len(self._waiting),
+            reading=len(self._reading),
+            decoding=len(self._decoding),
+            parallel=self._admission.parallel,
+            queue=self._limits.queue,
+            rounds=totals.rounds,
+            tokens=totals.tokens,
+            prompt_tokens=totals.prompt_tokens,
+            cached_tokens=totals.cached_tokens,
+            finished=dict(totals.finished),
+            drafted=dict(totals.drafted),
+            kept=dict(totals.kept),
+            budget=self._admission.budget,
+            ledger=totals.ledger,
+            last_error=totals.last_error,
+        )
+
+    def close(self) -> None:
+        """Refuse what comes from now on, and what still waits; streams with a lane go on."""
+        with self._lock:
+            self._open = False
+        self._take_in()
+        for stream in list(self._waiting):
+            self._leave(stream, "error", _SHUTTING_DOWN)
+
+    def end_all(self, event: Failed = _SHUTTING_DOWN) -> None:
+        """End every stream with ``event``."""
+        self._take_in()
+        for stream in [*self._waiting, *self._reading, *self._decoding]:
+            self._leave(stream, "error", event)
+
+    def _take_in(self) -> None:
+        while self._inbox:
+            with self._lock:  # a count of both never misses the stream, nor counts it twice
+                stream = self._inbox.popleft()
+                self._waiting.append(stream)
+            try:
+                refused = self._refusal(stream)
+            except Exception as error:
+                self._fail([stream], "admission", error)
+                continue
+            if refused is not None:
+                self._leave(stream, "error", refused)
+
+    def _refusal(self, stream: Stream) -> Failed | None:
+        request = stream.request
+        if not request.prompt or request.max_tokens < 1:
+            return Failed("a request needs a prompt and at least one reply token", "invalid_request", 400)
+        if stream.most_positions > self._plan.context:
+            return Failed(
+                f"the prompt of {len(request.prompt)} tokens and a reply of up to {request.max_tokens} do not fit the "
+                f"context of {self._plan.context} tokens",
+                code="context_length_exceeded",
+                status=400,
+            )
+        refusal = self._admitting.refusal(stream)
+        return None if refusal is None else Failed(str(refusal), refusal.name, refusal.status)
+
+    def _let_go(self) -> None:
+        for stream in [*self._waiting, *self._reading, *self._decoding]:
+            if stream.client.cancelled:
+                self._leave(stream, "cancelled", Failed("the client left", code="cancelled", status=499))
+
+    def _admit(self) -> None:
+        """Give lanes to the head of the queue; a head that does not fit waits until a stream ends."""
+        while self._waiting and not self._head_must_wait:
+            if len(self._reading) + len(self._decoding) >= self._admission.parallel:
+                return
+            stream = self._waiting[0]
+            try:
+                admitted = self._admitting.admit(stream)
+            except Exception as error:
+                self._fail([stream], "admission", error)
+                continue
+            if admitted:
+                stream.admitted = time.perf_counter()
+                self._waiting.popleft()
+                (self._reading if stream.decoding.chunks else self._decoding).append(stream)
+                self._totals.ledger = dict(self._admission.used())
+            elif self._reading or self._decoding:
+                self._head_must_wait = True
+            else:
+                # Nothing will ever end and make room, so waiting would be for ever.
+                self._fail([stream], "admission", MemoryError("no room although nothing else runs"))
+
+    def _read_chunk(self) -> None:
+        stream = self._reading_prompts.next(self._reading)
+        try:
+            self._reading_prompts.read(stream)
+        except Exception as error:
+            self._fail([stream], "reading the prompt", error)
+            return
+        if not stream.decoding.chunks:
+            self._reading.remove(stream)
+            self._decoding.append(stream)
+            self._totals.ledger = dict(self._admission.used())
+
+    def _round(self) -> None:
+        streams = list(self._decoding)
+        started = time.perf_counter()
+        try:
+            round = self._rounds.plan(streams)
+            drawn = self._rounds.run(round)
+            landed = self._rounds.conclude(round, drawn)
+        except StreamFault as fault:
+            self._fail([fault.stream], "decoding", fault.cause)
+            return
+        except Exception as error:
+            self._fail(streams, "a round", error)
+            return
+        done = self._rounds.done(round, landed)
+        self._totals.round(done, sum(len(each.tokens) for each in landed))
+        for each in landed:
+            self._deliver(each)
+        self._observers.round_done(done)
+        self._reading_prompts.repay(time.perf_counter() - started if self._reading else None)
+
+    def _deliver(self, landed: Landed) -> None:
+        stream = landed.window.stream
+        stream.first = stream.first or time.perf_counter()
+        if landed.error is not None:
+            self._fail([stream], "decoding", landed.error)
+            return
+        stream.client.send(Delta(landed.text, tuple(landed.tokens)))
+        if landed.reason is not None:
+            self._leave(stream, landed.reason, reply_done(stream, landed.reason))
+
+    def _fail(self, streams: Sequence[Stream], where: str, error: Exception) -> None:
+        message = f"{where} failed: {type(error).__name__}: {error}"
+        self._totals.last_error = message
+        log_fault(_log, message, error)
+        for stream in streams:
+            self._leave(stream, "error", Failed(f"the server failed while making this reply ({where})"))
+
+    def _leave(self, stream: Stream, reason: str, event: Event) -> None:
+        """The end of a stream, whatever the reason: its bytes go back before anybody is told."""
+        for streams in (self._waiting, self._reading, self._decoding):
+            if stream in streams:
+                streams.remove(stream)
+        try:
+            self._admitting.release(stream)
+        except Exception as error:
+            log_fault(_log, f"releasing stream {stream.number} failed", error)
+        self._depths.forget(stream.number)
+        self._head_must_wait = False
+        self._totals.ledger = dict(self._admission.used())
+        done = stream_done(stream, reason, event.message if isinstance(event, Failed) else None)
+        self._totals.stream(done)
+        stream.client.send(event)
+        self._observers.stream_done(done)
+        log_end(stream, done)
+
+
+def _queue_full(waiting: int) -> Failed:
+    return Failed(
+        f"{waiting} requests are waiting already, the limit of --queue; try again later", "queue_full", status=503
+    )
+
+
+def _check_names(proposers: Sequence[Proposer]) -> None:
+    names = [proposer.name for proposer in proposers]
+    for name in names:
+        if names.count(name) > 1 or name in (TARGET, GRAMMAR):
+            raise ValueError(f"proposer name {name!r} is taken")

@@ -1,0 +1,110 @@
+"""A proposer behind a fence: whatever it does, no reply changes and no stream ends."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Sequence
+
+from tf_host.lanes.faults import log_fault
+from tf_plugins.types import Draft, DraftRequest, Growth, Outcome, Proposer
+
+_log = logging.getLogger(__name__)
+
+
+class Source:
+    """One proposer, in the order that proposers are asked.
+
+    A stream whose proposer raises loses its drafts from it for the rest of its reply; one call serves all streams, so
+    all of that call's streams do. A draft that breaks the rules is dropped. Both are logged with the proposer's name.
+
+    Args:
+        index: its place in the order.
+        proposer: the plugin's object.
+        vocab: ids that a draft may hold.
+    """
+
+    def __init__(self, index: int, proposer: Proposer, vocab: int) -> None:
+        self.index = index
+        self.name = proposer.name
+        self._proposer = proposer
+        self._vocab = vocab
+        self._streams: set[int] = set()
+
+    def serves(self, stream: int) -> bool:
+        """Whether the stream is open here and has not failed."""
+        return stream in self._streams
+
+    def growth(self, context: Sequence[int], tokens: int) -> Growth | None:
+        """Bytes that opening takes, or ``None`` where the proposer cannot say, so is not opened."""
+        try:
+            return self._proposer.growth(context, tokens)
+        except Exception as error:
+            self._failed("growth", error)
+            return None
+
+    def open(self, stream: int, context: Sequence[int], tokens: int) -> None:
+        """Open a stream; one that fails to open drafts nothing from here."""
+        self._streams.add(stream)
+        try:
+            self._proposer.open(stream, context, tokens)
+        except Exception as error:
+            self._failed("open", error)
+            self.close(stream)
+
+    def unread(self, stream: int, length: int) -> int:
+        """Context tokens that it would have to read first."""
+        if stream not in self._streams:
+            return 0
+        try:
+            return self._proposer.unread(stream, length)
+        except Exception as error:
+            self._failed("unread", error)
+            self.close(stream)
+            return 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[tuple[int, ...]]:
+        """One valid draft a request, in order; an empty one proposes nothing."""
+        try:
+            answers = self._proposer.propose(requests)
+            if len(answers) != len(requests):
+                raise ValueError(f"{len(answers)} answers to {len(requests)} requests")
+            return [self._checked(draft, request) for draft, request in zip(answers, requests, strict=True)]
+        except Exception as error:
+            self._failed("propose", error)
+            for request in requests:
+                self.close(request.stream)
+            return [()] * len(requests)
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Say what became of its drafts."""
+        try:
+            self._proposer.observe(outcomes)
+        except Exception as error:
+            self._failed("observe", error)
+            for outcome in outcomes:
+                self.close(outcome.stream)
+
+    def close(self, stream: int) -> None:
+        """The stream ended, or drafts no more from here."""
+        if stream not in self._streams:
+            return
+        self._streams.discard(stream)
+        try:
+            self._proposer.close(stream)
+        except Exception as error:
+            self._failed("close", error)
+
+    def _checked(self, draft: Draft | None, request: DraftRequest) -> tuple[int, ...]:
+        if draft is None:
+            return ()
+        tokens = tuple(operator.index(token) for token in draft.tokens)
+        wrong = [token for token in tokens if not 0 <= token < self._vocab]
+        if wrong or len(tokens) > request.most:
+            what = f"id {wrong[0]} of {self._vocab}" if wrong else f"{len(tokens)} tokens of at most {request.most}"
+            _log.warning("proposer %r: a draft was dropped: %s", self.name, what)
+            return ()
+        return tokens
+
+    def _failed(self, method: str, error: Exception) -> None:
+        log_fault(_log, f"proposer {self.name!r} failed in {method}; its streams go on without its drafts", error)

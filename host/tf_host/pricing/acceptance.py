@@ -1,0 +1,89 @@
+"""How likely a stream's next drafts are to stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["PRIOR", "Acceptance", "prior"]
+
+PRIOR = (0.85, 0.75, 0.7, 0.65, 0.6, 0.55)
+"""Chances by depth of drafts that nothing is known of; 0.5 past these."""
+
+_TAIL = 0.5
+
+QUICK = 0.15
+"""How far one judged draft moves a stream's own acceptance."""
+
+STEADY = 0.03
+"""How far it moves the stream's steadier mean. The quick one finds text that drafts better, where it counts half; the
+steady one keeps a run of misses from stopping drafts that pay."""
+
+RECENT = 0.02
+"""How far it moves what later streams start from."""
+
+
+def prior(depth: int) -> float:
+    """The chance of the draft at ``depth``, from 1, before anything is known."""
+    return PRIOR[depth - 1] if depth <= len(PRIOR) else _TAIL
+
+
+class Acceptance:
+    """Decayed acceptance of one proposer's drafts, in one stream or over the recent ones.
+
+    A draft is judged when all before it stood: of ``drafted`` with ``kept`` that stood, the kept ones and the one after
+    them. Each judged draft moves the means towards 1 or 0 by their rates, the first few by more, so that they begin as
+    plain averages. The chance of the draft at depth ``i`` is
+
+        known * max(steady, (quick + steady) / 2) + (1 - known) * prior(i),    known = 1 - 0.85^judged
+
+    so the prior counts until a few drafts were judged.
+
+    Args:
+        start: what to start from, usually the recent streams' acceptance.
+        quick: rate of the first mean.
+        steady: rate of the second.
+    """
+
+    def __init__(self, start: Acceptance | None = None, *, quick: float = QUICK, steady: float = STEADY) -> None:
+        self._rates = quick, steady
+        self._quick: float = start.mean if start else _TAIL
+        self._steady: float = self._quick
+        self._judged: int = start._judged if start else 0
+        self.answered: float = start.answered if start else 1.0
+
+    @property
+    def mean(self) -> float:
+        """The chance of a draft, once some were judged."""
+        return max(self._steady, (self._quick + self._steady) / 2)
+
+    @property
+    def known(self) -> bool:
+        """Whether any draft was judged."""
+        return self._judged > 0
+
+    def chances(self, depth: int) -> list[float]:
+        """Chances of the drafts at depths 1 to ``depth``."""
+        mean, unknown = self.mean, (1.0 - QUICK) ** self._judged
+        return [mean + unknown * (prior(k) - mean) for k in range(1, depth + 1)]
+
+    def judge(self, drafted: int, kept: int, *, ended: bool = False) -> None:
+        """A window's drafts were verified; ``ended``: the reply ended with the last that stood."""
+        judged = kept if ended else min(drafted, kept + 1)
+        for draft in range(judged):
+            stood = 1.0 if draft < kept else 0.0
+            self._judged += 1
+            average = 1.0 / self._judged
+            self._quick += max(self._rates[0], average) * (stood - self._quick)
+            self._steady += max(self._rates[1], average) * (stood - self._steady)
+
+    def asked(self, answered: bool) -> None:
+        """The proposer was asked for drafts, and had some or none."""
+        self.answered += self._rates[0] * ((1.0 if answered else 0.0) - self.answered)
+
+    @classmethod
+    def recent(cls, outcomes: Iterable[tuple[int, int]] = ()) -> Acceptance:
+        """What new streams start from, beginning with ``(drafted, kept)`` of windows that the probe ran, if any."""
+        acceptance = cls(quick=RECENT, steady=RECENT)
+        for drafted, kept in outcomes:
+            acceptance.judge(drafted, kept)
+        return acceptance

@@ -1,0 +1,252 @@
+"""The depths of every round, priced by what was measured."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from tf_host.lanes.depths import FORCED, DraftSample, Offer, RoundSample, StreamView
+from tf_host.pricing.chains import READING, ChainCosts
+from tf_host.pricing.depth import alone, landed, rate, together
+from tf_host.pricing.means import OUTLIER, Mean
+from tf_host.pricing.rounds import RoundCosts
+from tf_host.pricing.streams import Streams
+from tf_plugins.rows import RowPlan
+from tf_plugins.types import Proposer
+
+__all__ = ["Pricing"]
+
+_log = logging.getLogger(__name__)
+
+DEEPER_EVERY = 8
+"""A stream alone tries one depth more once in so many drafted rounds."""
+
+DEEPER_WITHIN = 0.9
+"""It does so only where that is expected to reach this share of the best depth's tokens a second."""
+
+STALE, STALE_WITHIN = 64, 0.5
+"""A width that was not timed for so many rounds is tried at this share: the machine may have been busy when it was."""
+
+PLAIN_WITHIN = 2.0
+"""The plain round is timed again once it is as stale, where drafts bring less than so many times its tokens a second:
+that is what they compete with."""
+
+TRIAL = 3
+"""Most drafts of the round that a stream standing aside tries."""
+
+TRIAL_SHARE = 0.01
+"""What that round may cost more than a plain one, as a share of the plain rounds stood since the last."""
+
+FREE = 0.02
+"""Drafting that takes less than this share of a plain round is priced as free: asked for first, cut afterwards."""
+
+
+class Pricing:
+    """Decides every stream's depth from measured costs and acceptance; a ``tf_host.lanes.depths.Depths``.
+
+    A stream alone takes the depth of ``depth.alone``; streams that share a round take those of ``depth.together``.
+    Proposers are weighed in their order: one that has nothing to propose leaves the round to the next, so what it
+    competes with is the best of those after it, or the plain round. Nothing decided here can change a reply.
+
+    Args:
+        plan: the served row plan.
+        proposers: the proposers, in the order they are asked.
+    """
+
+    def __init__(self, plan: RowPlan, proposers: Sequence[Proposer]) -> None:
+        self._plan = plan
+        self._proposers = proposers
+        self._rounds = RoundCosts(plan)
+        self._chains = [ChainCosts() for _ in proposers]
+        self._streams = Streams()
+        self._shared: dict[int, Mean] = {}  # streams -> seconds that a shared round takes past the fit
+        self._count = 0
+        self._views: dict[int, StreamView] = {}
+        self._taken: dict[int, Offer] = {}
+        self._depths: dict[int, dict[int, int]] = {}
+        self._trials: set[int] = set()
+
+    def seed_rounds(self, timings: Iterable[tuple[int, int, float]]) -> None:
+        """Load-time timings ``(rows, bucket, seconds)`` of decode forwards of one stream."""
+        self._rounds.seed(timings)
+
+    def seed_acceptance(self, proposer: int, outcomes: Iterable[tuple[int, int]], *, sampled: bool = False) -> None:
+        """``(drafted, kept)`` of the windows that the probe ran over its own tokens."""
+        self._streams.seed(proposer, sampled, outcomes)
+
+    def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
+        """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
+        self._count += 1
+        self._views = {view.id: view for view in streams}
+        self._taken, self._depths, self._trials = {}, {}, set()
+        for view in streams:
+            self._streams.open(view.id, sampled=view.temperature > 0)
+        if not self._rounds.widest or (len(streams) == 1 and self._rounds.age(1) is None):
+            return {}
+        for chain, proposer in zip(self._chains, self._proposers, strict=True):
+            try:
+                chain.reported = proposer.costs()
+            except Exception:  # a stranger's: priced by the stopwatch alone
+                _log.debug("proposer %r reports no costs", proposer.name, exc_info=True)
+        return {view.id: view.most for view in streams}
+
+    def choose(self, stream: StreamView, proposer: int) -> int:
+        """The stream's depth; all streams that lack a draft are priced when the first of them is asked about."""
+        if proposer not in self._depths:
+            lacking = [view for view in self._views.values() if view.most and view.id not in self._taken]
+            if len(self._views) == 1:
+                self._depths[proposer] = {view.id: self._alone(view, proposer) for view in lacking}
+            else:
+                self._depths[proposer] = self._together(lacking, proposer)
+        return self._depths[proposer].get(stream.id, 0)
+
+    def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
+        """Cut the offers of a shared round to the rows that pay, drafting being paid for; trials stay whole."""
+        if len(self._views) == 1:
+            return {}
+        loose = [offer for offer in offers if offer.stream not in self._trials]
+        whole = sum(offer.tokens for offer in offers) - sum(offer.tokens for offer in loose)
+        gains = [self._landed(offer.stream, offer.proposer, offer.tokens) for offer in loose]
+        rounds = self._round_seconds(whole + sum(offer.tokens for offer in loose))[whole:]
+        free = [0.0] * max((len(gain) for gain in gains), default=0)
+        depths = together(gains, rounds, free, tokens=float(len(self._views) - len(loose)))
+        return {offer.stream: depth for offer, depth in zip(loose, depths, strict=True)}
+
+    def record_draft(self, sample: DraftSample) -> None:
+        """Price the call, and note who has a draft now."""
+        asked = self._depths.get(sample.proposer, {})
+        self._chains[sample.proposer].record(
+            tuple(asked.get(offer.stream, offer.tokens) for offer in sample.offers), sample.unread, sample.seconds
+        )
+        for offer in sample.offers:
+            self._streams.asked(offer.stream, sample.proposer, offer.tokens > 0)
+            if offer.tokens:
+                self._taken[offer.stream] = offer
+            if offer.stream in self._trials and (offer.tokens or not self._is_free(sample.proposer)):
+                self._streams.drafts(offer.stream, sample.proposer).aside.tried()
+
+    def record_round(self, sample: RoundSample) -> None:
+        """Judge the drafts; the round of a stream alone feeds the fit, a shared one only its own surcharge."""
+        buckets = [self._plan.bucket(outcome.context - 1) for outcome in sample.outcomes]
+        streams = len(sample.outcomes)
+        if streams == 1 and len(sample.padded) == 1:
+            self._rounds.record(sample.rows, buckets[0], sample.seconds)
+        elif streams > 1:
+            if len(sample.padded) == 1:
+                self._rounds.lend(sample.rows, max(buckets), sample.seconds)
+            self._surcharge(streams, self._rounds.by_drafts(streams, sample.rows - streams, fmean(buckets))[-1], sample)
+        for outcome in sample.outcomes:
+            if (view := self._views.get(outcome.stream)) is not None:
+                self._streams.replied(outcome.stream, outcome.context - view.prompt + 1 + outcome.kept)
+            if outcome.proposer is not None and outcome.proposer != FORCED and outcome.drafted:
+                self._streams.judged(
+                    outcome.stream, outcome.proposer, outcome.drafted, outcome.kept, ended=outcome.ended
+                )
+
+    def forget(self, stream: int) -> None:
+        """A stream ended."""
+        self._streams.close(stream)
+
+    def _alone(self, view: StreamView, proposer: int) -> int:
+        """The depth for a stream that has the round to itself."""
+        limit = self._limit(view)
+        rounds = self._round_seconds(limit)
+        drafts = self._streams.drafts(view.id, proposer)
+        later = [i for i in range(proposer + 1, len(self._proposers)) if self._streams.drafting(view.id, i)]
+        # What a round lands and takes when this proposer is not asked, or has nothing: the later ones' best.
+        tokens, seconds = 1.0, rounds[0]
+        for index in (*reversed(later), proposer):
+            acceptance = self._streams.drafts(view.id, index).acceptance
+            answered, reading = acceptance.answered, self._reading(view, index)
+            gains = [answered * gain + (1 - answered) * tokens for gain in landed(acceptance.chances(limit))]
+            costs = [answered * cost + (1 - answered) * seconds for cost in rounds]
+            gains[0], costs[0] = tokens, seconds
+            chain = [self._chains[index].chain(k) for k in range(limit + 1)]
+            depth, best = alone(gains, costs, chain, reading)
+            tokens, seconds = gains[depth], gains[depth] / best
+        if not depth:
+            return self._aside(view, proposer, rounds)
+        drafts.aside.pays()
+        if self._stale(1) and best < PLAIN_WITHIN / rounds[0]:
+            return 0
+        drafts.rounds += 1
+        if drafts.rounds % DEEPER_EVERY == 0 and depth < limit:
+            deeper = depth + 1
+            at_deeper = rate(gains[deeper], costs[deeper] + chain[deeper] + reading * gains[deeper])
+            return deeper if at_deeper >= (STALE_WITHIN if self._stale(1 + deeper) else DEEPER_WITHIN) * best else depth
+        return depth
+
+    def _together(self, lacking: Sequence[StreamView], proposer: int) -> dict[int, int]:
+        """The depths of the streams that lack a draft, with the drafts taken so far as they are."""
+        drafted = sum(offer.tokens for offer in self._taken.values())
+        limits = [self._limit(view) for view in lacking]
+        rounds = self._round_seconds(drafted + sum(limits))[drafted:]
+        gains = [self._landed(view.id, proposer, limit) for view, limit in zip(lacking, limits, strict=True)]
+        tokens = float(len(self._views) - len(lacking) - len(self._taken))
+        tokens += sum(self._landed(o.stream, o.proposer, o.tokens)[-1] for o in self._taken.values())
+        if self._is_free(proposer):
+            # Few streams will have something to copy: each is asked as if it were the only one, and `trim` cuts.
+            others = tokens + len(lacking) - 1
+            depths = [alone([others + g for g in gain], rounds, [0.0] * len(gain))[0] for gain in gains]
+        else:
+            chain = [self._chains[proposer].chain(k) for k in range(max(limits, default=0) + 1)]
+            entry = [self._reading(view, proposer) * gain[-1] for view, gain in zip(lacking, gains, strict=True)]
+            depths = list(together(gains, rounds, chain, self._chains[proposer].batch, entry, tokens))
+        for index, view in enumerate(lacking):
+            if depths[index]:
+                self._streams.drafts(view.id, proposer).aside.pays()
+            else:
+                depths[index] = self._aside(view, proposer, rounds)
+        return {view.id: depth for view, depth in zip(lacking, depths, strict=True)}
+
+    def _aside(self, view: StreamView, proposer: int, rounds: Sequence[float]) -> int:
+        """0 for a stream that stands aside, or the depth of its trial when one is due and cheap enough by now."""
+        aside, chain = self._streams.drafts(view.id, proposer).aside, self._chains[proposer]
+        if aside.due:
+            allowed = TRIAL_SHARE * aside.plain * rounds[0]
+            reading = chain.read * self._unread(view, proposer)
+            for depth in range(min(TRIAL, self._limit(view)), 0, -1):
+                if rounds[depth] - rounds[0] + chain.chain(depth) + reading <= allowed:
+                    self._trials.add(view.id)
+                    return depth
+        aside.stood()
+        return 0
+
+    def _landed(self, stream: int, proposer: int, depth: int) -> list[float]:
+        """Expected tokens of a stream's windows of 0 to ``depth`` drafts; a grammar's forced tokens always stand."""
+        if proposer == FORCED:
+            return landed([1.0] * depth)
+        return landed(self._streams.drafts(stream, proposer).acceptance.chances(depth))
+
+    def _limit(self, view: StreamView) -> int:
+        """Drafts that may be asked: the window's, and no more rows than twice the widest that was timed."""
+        return min(view.most, max(1, 2 * self._rounds.widest - 1))
+
+    def _round_seconds(self, drafts: int) -> list[float]:
+        """Seconds of this round with 0 to ``drafts`` drafts in it."""
+        streams = len(self._views)
+        bucket = fmean(self._plan.bucket(view.context - 1) for view in self._views.values())
+        extra = self._shared[streams].value if streams in self._shared else 0.0
+        return [max(0.0, seconds + extra) for seconds in self._rounds.by_drafts(streams, drafts, bucket)]
+
+    def _surcharge(self, streams: int, fit: float, sample: RoundSample) -> None:
+        extra = self._shared.setdefault(streams, Mean(max(0.0, sample.seconds - fit), self._count))
+        extra.feed(min(sample.seconds, OUTLIER * (fit + extra.value)) - fit, self._count)
+
+    def _stale(self, rows: int) -> bool:
+        return (age := self._rounds.age(rows)) is None or age >= STALE
+
+    def _is_free(self, proposer: int) -> bool:
+        deepest = max((view.most for view in self._views.values()), default=0)
+        return self._chains[proposer].chain(deepest) < FREE * self._round_seconds(0)[0]
+
+    def _unread(self, view: StreamView, proposer: int) -> int:
+        """Context tokens to read first, where they are more than an ordinary step takes along."""
+        unread = view.unread[proposer] if proposer < len(view.unread) else 0
+        return unread if unread > READING else 0
+
+    def _reading(self, view: StreamView, proposer: int) -> float:
+        """Seconds of reading for each reply token that is left to repay it."""
+        left = self._streams.left(view.context - view.prompt, view.left)
+        return self._chains[proposer].read * self._unread(view, proposer) / left

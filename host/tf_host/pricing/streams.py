@@ -1,0 +1,104 @@
+"""What pricing remembers of the streams: how their drafts fared and how long replies are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tf_host.pricing.acceptance import RECENT, Acceptance
+from tf_host.pricing.aside import Aside
+
+__all__ = ["Drafts", "Streams"]
+
+_REPLY = 128.0
+_REPLY_DECAY = 0.1
+
+
+@dataclass(slots=True)
+class Drafts:
+    """One proposer in one stream: its acceptance, its standing aside, and the rounds that it drafted."""
+
+    acceptance: Acceptance
+    aside: Aside = field(default_factory=Aside)
+    rounds: int = 0
+
+
+@dataclass(slots=True)
+class _Stream:
+    sampled: bool
+    replied: int = 0
+    drafts: dict[int, Drafts] = field(default_factory=dict)
+
+
+class Streams:
+    """The open streams, and what a new one starts from.
+
+    A stream's acceptance of a proposer starts from that of the recent streams, greedy and sampled ones apart, and a new
+    kind from the other kind's.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Stream] = {}
+        self._recent: dict[tuple[int, bool], Acceptance] = {}
+        self._reply = _REPLY
+
+    def seed(self, proposer: int, sampled: bool, outcomes: Iterable[tuple[int, int]]) -> None:
+        """``(drafted, kept)`` of windows that were run before any stream was."""
+        self._recent[proposer, sampled] = Acceptance.recent(outcomes)
+
+    def open(self, stream: int, sampled: bool) -> None:
+        """A stream takes part in a round; only its first time counts."""
+        if stream not in self._open:
+            self._open[stream] = _Stream(sampled)
+
+    def close(self, stream: int) -> None:
+        """A stream ended."""
+        closed = self._open.pop(stream, None)
+        if closed is not None and closed.replied:
+            self._reply += _REPLY_DECAY * (closed.replied - self._reply)
+
+    def drafts(self, stream: int, proposer: int) -> Drafts:
+        """A proposer in a stream."""
+        drafts = self._open[stream].drafts
+        if proposer not in drafts:
+            drafts[proposer] = Drafts(Acceptance(self._start(proposer, self._open[stream].sampled)))
+        return drafts[proposer]
+
+    def drafting(self, stream: int, proposer: int) -> bool:
+        """Whether the proposer was ever weighed for the stream."""
+        return proposer in self._open[stream].drafts
+
+    def asked(self, stream: int, proposer: int, answered: bool) -> None:
+        """The proposer was asked for drafts."""
+        for acceptance in self._both(stream, proposer):
+            acceptance.asked(answered)
+
+    def judged(self, stream: int, proposer: int, drafted: int, kept: int, ended: bool) -> None:
+        """Drafts were verified."""
+        for acceptance in self._both(stream, proposer):
+            acceptance.judge(drafted, kept, ended=ended)
+
+    def replied(self, stream: int, tokens: int) -> None:
+        """The stream's reply has that many tokens by now."""
+        if stream in self._open:
+            self._open[stream].replied = tokens
+
+    def left(self, written: int, limit: int) -> float:
+        """Reply tokens that are likely still to come after ``written``, at least 1.
+
+        A limit says little about a reply that stops by itself: what is left is the mean length of recent replies less
+        what was written, at least half of that mean, and at most the limit.
+        """
+        return max(1.0, min(float(limit), max(self._reply - written, self._reply / 2)))
+
+    def _both(self, stream: int, proposer: int) -> tuple[Acceptance, ...]:
+        """The stream's own acceptance and the recent streams'."""
+        if stream not in self._open:
+            return ()
+        return self.drafts(stream, proposer).acceptance, self._start(proposer, self._open[stream].sampled)
+
+    def _start(self, proposer: int, sampled: bool) -> Acceptance:
+        recent = self._recent
+        if (proposer, sampled) not in recent:
+            recent[proposer, sampled] = Acceptance(recent.get((proposer, not sampled)), quick=RECENT, steady=RECENT)
+        return recent[proposer, sampled]

@@ -1,0 +1,207 @@
+"""The kept prompt states of one server."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tf_host.prompts.folder import StateFolder
+from tf_host.prompts.saves import GAP, choose
+from tf_plugins.rows import RowPlan
+from tf_plugins.types import State
+
+log = logging.getLogger(__name__)
+
+_ID_BYTES = 8
+
+
+class Loads(Protocol):
+    """What the store needs of a model."""
+
+    def load_state(self, arrays: dict[str, Any]) -> State:
+        """A state from named arrays; ``ValueError`` when they do not fit the model."""
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """One kept state and the exact ids that it stands for.
+
+    Attributes:
+        ids: its token ids, 8 bytes each: they are the key, so that no two prompts can be taken for each other.
+        state: the model's state of these tokens.
+        superseded: whether the newest prompt that ran over it would not keep it.
+    """
+
+    ids: bytes
+    state: State
+    superseded: bool = False
+
+    @property
+    def length(self) -> int:
+        """Tokens held."""
+        return len(self.ids) // _ID_BYTES
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.state.nbytes
+
+
+class PromptStore:
+    """Kept prompt states, found by the longest prefix. Engine thread only.
+
+    Args:
+        model: makes a state of arrays read from disk.
+        plan: says where the chunks of a prompt start.
+        limit: most bytes, ``None`` for whatever admission leaves, 0 to keep nothing.
+        folder: where copies survive a restart, or ``None``.
+        key: the verdict's key; copies of another key are left alone.
+    """
+
+    def __init__(
+        self, model: Loads, plan: RowPlan, limit: int | None = None, folder: Path | None = None, key: str = ""
+    ) -> None:
+        self.limit = limit
+        self._model = model
+        self._plan = plan
+        self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # least recently used first
+        self._nbytes = 0
+        self._folder = StateFolder(folder, key) if folder is not None and limit != 0 else None
+
+    def find(self, tokens: Sequence[int]) -> Entry | None:
+        """The longest kept state that ``tokens`` may start from, or ``None``.
+
+        It is a prefix of ``tokens`` by every id, ends where a chunk of ``tokens`` starts, and leaves at least the last
+        token to read.
+        """
+        ids = _encode(tokens)
+        lengths = sorted({entry.length for entry in self._entries.values()}, reverse=True)
+        starts: set[int] | None = None
+        for length in lengths:
+            entry = self._entries.get(ids[: length * _ID_BYTES]) if length < len(tokens) else None
+            if entry is None:
+                continue
+            # A prefix alone is not enough: whether a chunk starts there hangs on the next token too.
+            starts = set(self._plan.chunk_starts(tokens)) if starts is None else starts
+            if length in starts:
+                self._entries.move_to_end(entry.ids)
+                return entry
+        return None
+
+    def plan_saves(self, tokens: Sequence[int], boundaries: Sequence[int], start: int) -> tuple[int, ...]:
+        """Chunk starts past ``start`` to keep a state at while ``tokens`` is read, the most wanted first.
+
+        Entries on the way that this prompt would not keep are superseded from now on; those that it would are used.
+        """
+        if self.limit == 0:
+            return ()
+        wanted = choose(list(self._plan.chunk_starts(tokens)), boundaries, len(tokens) - 1)
+        for entry in self._on_the_way(_encode(tokens)):
+            entry.superseded = entry.length not in wanted
+            if not entry.superseded:
+                self._entries.move_to_end(entry.ids)
+        return tuple(position for position in wanted if position > start)
+
+    def add(self, tokens: Sequence[int], state: State) -> None:
+        """Keep ``state``, which holds the first ``state.length`` of ``tokens``.
+
+        Where a limit is set, others give way: superseded ones first, then the least recently used. One that does not
+        fit by itself is not kept, and one that is kept already stays as it is.
+        """
+        ids = _encode(tokens[: state.length])
+        if len(ids) != state.length * _ID_BYTES:
+            raise ValueError(f"a state of {state.length} tokens was given {len(tokens)} ids")
+        if ids in self._entries:
+            self._entries.move_to_end(ids)
+            return
+        if self.limit is not None:
+            if state.nbytes > self.limit:
+                return
+            self.trim(self.limit - state.nbytes, None)
+        entry = self._keep(Entry(ids, state))
+        for other in self._on_the_way(ids):
+            if other.superseded and entry.length - other.length < GAP:
+                self._drop(other)
+        if self._folder is not None:
+            self._folder.write(entry.ids, entry.state)
+
+    def count(self) -> int:
+        """Kept states."""
+        return len(self._entries)
+
+    def nbytes(self) -> int:
+        """Bytes of all kept states."""
+        return self._nbytes
+
+    def trim(self, room: int, protect: object | None) -> int:
+        """Drop states until at most ``room`` bytes are kept, never ``protect``; returns the bytes freed."""
+        before = self._nbytes
+        # The sort is stable: within each group the least recently used stays first.
+        for entry in sorted(self._entries.values(), key=lambda entry: not entry.superseded):
+            if self._nbytes <= room:
+                break
+            if entry is not protect:
+                self._drop(entry)
+        return before - self._nbytes
+
+    def drop(self, entry: object) -> int:
+        """Drop one state; returns the bytes freed, 0 for one that is gone already."""
+        if not isinstance(entry, Entry) or self._entries.get(entry.ids) is not entry:
+            return 0
+        self._drop(entry)
+        return entry.nbytes
+
+    def load(self, room: int) -> int:
+        """Take states of an earlier run from disk, the newest first, into ``room`` bytes; returns how many.
+
+        Called once, before anything is served.
+        """
+        if self._folder is None:
+            return 0
+        room = room if self.limit is None else min(room, self.limit)
+        found = 0
+        for ids, arrays, name in self._folder.read(lambda: room - self._nbytes):
+            try:
+                state = self._model.load_state(arrays)
+                if state.length * _ID_BYTES != len(ids):
+                    raise ValueError(f"{state.length} positions for {len(ids) // _ID_BYTES} ids")
+            except ValueError as error:
+                log.warning("kept prompt %s skipped: %s", name, error)
+                continue
+            self._keep(Entry(ids, state))
+            self._entries.move_to_end(ids, last=False)
+            found += 1
+        return found
+
+    def idle(self) -> bool:
+        """Write a piece of what is not on disk yet; whether there is more to write."""
+        return self._folder is not None and self._folder.step()
+
+    def flush(self) -> None:
+        """Write everything that is not on disk yet."""
+        while self.idle():
+            pass
+
+    def _keep(self, entry: Entry) -> Entry:
+        self._entries[entry.ids] = entry
+        self._nbytes += entry.nbytes
+        return entry
+
+    def _drop(self, entry: Entry) -> None:
+        del self._entries[entry.ids]
+        self._nbytes -= entry.nbytes
+        if self._folder is not None:
+            self._folder.forget(entry.ids, remove=entry.superseded)
+
+    def _on_the_way(self, ids: bytes) -> list[Entry]:
+        """Entries whose tokens a longer prompt begins with."""
+        return [entry for entry in self._entries.values() if len(entry.ids) < len(ids) and ids.startswith(entry.ids)]
+
+
+def _encode(tokens: Sequence[int]) -> bytes:
+    return array("q", tokens).tobytes()

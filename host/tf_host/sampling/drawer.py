@@ -1,0 +1,151 @@
+"""One draw from one row of logits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from tf_host.requests import Sampling
+from tf_host.sampling.noise import gumbel
+from tf_host.sampling.order import Ranking
+from tf_host.sampling.penalties import Counts
+
+_NUCLEUS = 1_024
+"""Ids ranked for top-p at first; the whole row is ranked only where they hold too little (a sort costs ten times)."""
+
+_COLDEST = 1e-6
+"""Lowest temperature that values are divided by, so that they stay finite; below it the draw is greedy but for ties."""
+
+_MINUS_INFINITY = -math.inf
+
+
+@dataclass(slots=True)
+class Draw:
+    """A draw to come: evaluate ``arrays()`` together with the round's, then ask for ``token()``.
+
+    Attributes:
+        drawn: the token, a lazy scalar.
+        settled: whether ``drawn`` stands, a lazy scalar, or ``None`` where it always does.
+        again: draws from the whole row instead.
+    """
+
+    drawn: mx.array
+    settled: mx.array | None = None
+    again: Callable[[], mx.array] | None = None
+
+    def arrays(self) -> list[mx.array]:
+        """What a round has to evaluate."""
+        return [self.drawn] if self.settled is None else [self.drawn, self.settled]
+
+    def token(self) -> int:
+        """The token drawn."""
+        if self.settled is not None and self.again is not None and not self.settled.item():
+            self.drawn, self.settled = self.again(), None
+        return int(self.drawn.item())  # type: ignore[arg-type]  # never complex
+
+
+class Drawer:
+    """Draws tokens from rows of the target's logits.
+
+    Args:
+        vocab: ids that may be drawn, the tokenizer's.
+        padded_vocab: length of a row and of the noise, the target's padded head.
+    """
+
+    def __init__(self, vocab: int, padded_vocab: int) -> None:
+        if not 0 < vocab <= padded_vocab:
+            raise ValueError(f"a vocabulary of {vocab} does not fit a head of {padded_vocab} rows")
+        self.vocab = vocab
+        self.padded_vocab = padded_vocab
+        self.ranking = Ranking(vocab)
+
+    def noise(self, seed: int, position: int) -> mx.array:
+        """The target's Gumbel noise ``[padded_vocab]`` float32 for the token drawn at ``position``."""
+        return gumbel(self.padded_vocab, seed, position)
+
+    def draw(
+        self,
+        row: mx.array,
+        sampling: Sampling,
+        position: int,
+        *,
+        counts: Counts | None = None,
+        bias: mx.array | None = None,
+        mask: mx.array | None = None,
+    ) -> Draw:
+        """Draw the token at ``position`` from the logits ``[padded_vocab]`` of the row before it, lazily.
+
+        Args:
+            row: logits in the model's dtype.
+            sampling: how to draw.
+            position: absolute position of the token drawn; with the seed it keys the noise.
+            counts: what stands before the row, where a penalty is on.
+            bias: ``[vocab]`` float32, added to the logits.
+            mask: ``[vocab]`` bool, the ids that a grammar allows.
+        """
+        logits = row[: self.vocab].astype(mx.float32)
+        if counts is not None:
+            logits = counts.penalise(logits, sampling)
+        if bias is not None:
+            logits = logits + bias
+        if mask is not None:
+            logits = mx.where(mask, logits, _MINUS_INFINITY)
+        if sampling.temperature == 0:
+            return Draw(mx.argmax(logits))
+        noise = self.noise(sampling.seed, position)[: self.vocab]
+        if 0 < sampling.top_k < self.vocab:
+            return Draw(self._from_ranked(logits, noise, sampling, sampling.top_k, total=None)[0])
+        if sampling.top_p < 1.0:
+            return self._nucleus(logits, noise, sampling)
+        return Draw(_from_row(logits, noise, sampling))
+
+    def _nucleus(self, logits: mx.array, noise: mx.array, sampling: Sampling) -> Draw:
+        total = mx.sum(_weights(logits, mx.max(logits), sampling))
+        if self.vocab <= _NUCLEUS:
+            return Draw(self._from_ranked(logits, noise, sampling, self.vocab, total)[0])
+        drawn, mass = self._from_ranked(logits, noise, sampling, _NUCLEUS, total)
+
+        def again() -> mx.array:
+            return self._from_ranked(logits, noise, sampling, self.vocab, total)[0]
+
+        return Draw(drawn, mass >= sampling.top_p, again)
+
+    def _from_ranked(
+        self, logits: mx.array, noise: mx.array, sampling: Sampling, count: int, total: mx.array | None
+    ) -> tuple[mx.array, mx.array]:
+        """A draw among the ``count`` highest ids, and the probability that they hold of ``total`` weight."""
+        values, ids = self.ranking.highest(logits, count)
+        scores = values / _divisor(sampling)
+        keep = mx.ones(count, dtype=mx.bool_)
+        mass = mx.array(1.0)
+        if sampling.top_p < 1.0:
+            weights = _weights(values, values[0], sampling)
+            cumulative = mx.cumsum(weights / (mx.sum(weights) if total is None else total))
+            mass = cumulative[-1]
+            # An id stays while those before it hold less than top_p; the first always does.
+            keep = mx.concatenate([mx.array([True]), cumulative[:-1] < sampling.top_p])
+        if sampling.min_p > 0.0:
+            keep = keep & (scores >= scores[0] + math.log(sampling.min_p))
+        noisy = mx.where(keep, scores + noise[ids], _MINUS_INFINITY)
+        return mx.min(mx.where(noisy == mx.max(noisy), ids, self.vocab)), mass
+
+
+def _from_row(logits: mx.array, noise: mx.array, sampling: Sampling) -> mx.array:
+    """A draw among all ids, which needs no order: min-p is a distance from the highest value."""
+    scores = logits / _divisor(sampling)
+    noisy = scores + noise
+    if sampling.min_p > 0.0:
+        noisy = mx.where(scores >= mx.max(scores) + math.log(sampling.min_p), noisy, _MINUS_INFINITY)
+    return mx.argmax(noisy)
+
+
+def _divisor(sampling: Sampling) -> float:
+    return max(sampling.temperature, _COLDEST)
+
+
+def _weights(values: mx.array, highest: mx.array, sampling: Sampling) -> mx.array:
+    """Probabilities before they are normalised; by powers of two, since ``exp`` is slow on a CPU (measured)."""
+    return mx.power(2.0, (values - highest) * (math.log2(math.e) / _divisor(sampling)))

@@ -1,0 +1,121 @@
+"""The draws of one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import mlx.core as mx
+
+from tf_host.requests import Sampling, TokenInfo
+from tf_host.sampling.drawer import Draw, Drawer
+from tf_host.sampling.logprobs import RowLogprobs
+from tf_host.sampling.penalties import Counts
+
+
+class WindowDraws:
+    """The draws of one window's rows: evaluate ``arrays()``, then ask for the rows that stand, in order.
+
+    Args:
+        draws: one a row, or the argmax of every row ``[rows]``.
+        logprobs: one a row, where they were asked for.
+    """
+
+    def __init__(self, draws: Sequence[Draw] | mx.array, logprobs: Sequence[RowLogprobs] | None) -> None:
+        self._draws = draws
+        self._logprobs = logprobs
+        self._greedy: list[int] | None = None
+
+    def arrays(self) -> list[mx.array]:
+        """What a round has to evaluate."""
+        arrays = (
+            [self._draws]
+            if isinstance(self._draws, mx.array)
+            else [array for draw in self._draws for array in draw.arrays()]
+        )
+        return arrays + [array for row in self._logprobs or () for array in row.arrays()]
+
+    def token(self, row: int) -> int:
+        """The target's own token after the window's row ``row``."""
+        if not isinstance(self._draws, mx.array):
+            return self._draws[row].token()
+        greedy = self._greedy or cast(list[int], self._draws.tolist())
+        self._greedy = greedy
+        return greedy[row]
+
+    def info(self, row: int, token: int, source: str) -> TokenInfo:
+        """What the client is told of the token after row ``row``."""
+        if self._logprobs is None:
+            return TokenInfo(token, source)
+        logprob, top = self._logprobs[row].of(token)
+        return TokenInfo(token, source, logprob, top)
+
+
+class Sampler:
+    """Draws for one stream, and counts what its penalties need.
+
+    Args:
+        drawer: the server's.
+        sampling: the request's.
+        prompt: its prompt.
+        logprobs: alternatives to report a token, or ``None`` for no logprobs.
+    """
+
+    def __init__(self, drawer: Drawer, sampling: Sampling, prompt: Sequence[int], logprobs: int | None = None) -> None:
+        self._drawer = drawer
+        self._sampling = sampling
+        self._logprobs = logprobs
+        self._counts = Counts.of(sampling, prompt, drawer.vocab)
+        self._bias = _dense(sampling, drawer.vocab)
+
+    def window(
+        self,
+        rows: mx.array,
+        position: int,
+        drafts: Sequence[int] = (),
+        masks: Sequence[mx.array | None] | None = None,
+    ) -> WindowDraws:
+        """Draw after every row of a window, lazily.
+
+        Args:
+            rows: logits ``[1 + len(drafts), padded_vocab]``: the pending token's row, then each draft's.
+            position: absolute position of the first token drawn.
+            drafts: the window's drafts; row ``j`` stands after the first ``j``.
+            masks: ``[vocab]`` bool a row, or ``None`` for all ids.
+        """
+        unmasked = masks is None or all(mask is None for mask in masks)
+        if self._sampling.temperature == 0 and self._counts is None and self._bias is None and unmasked:
+            # Comparisons are exact, so any number of rows may share one argmax.
+            greedy = mx.argmax(rows[:, : self._drawer.vocab], axis=-1)
+            return WindowDraws(greedy, self._row_logprobs(rows, greedy))
+        counts = self._counts
+        draws: list[Draw] = []
+        for row in range(len(drafts) + 1):
+            if row and counts is not None:
+                counts = counts.after(drafts[row - 1 : row])
+            mask = None if masks is None else masks[row]
+            draws.append(
+                self._drawer.draw(rows[row], self._sampling, position + row, counts=counts, bias=self._bias, mask=mask)
+            )
+        return WindowDraws(draws, self._row_logprobs(rows, [draw.drawn for draw in draws]))
+
+    def _row_logprobs(self, rows: mx.array, drawn: Sequence[mx.array] | mx.array) -> list[RowLogprobs] | None:
+        if self._logprobs is None:
+            return None
+        vocab, ranking = self._drawer.vocab, self._drawer.ranking
+        return [RowLogprobs(rows[row], drawn[row], ranking, vocab, self._logprobs) for row in range(rows.shape[0])]
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Tokens that became part of the reply."""
+        if self._counts is not None:
+            self._counts = self._counts.after(tokens)
+
+
+def _dense(sampling: Sampling, vocab: int) -> mx.array | None:
+    """The logit bias as ``[vocab]`` float32, or ``None`` where there is none."""
+    known = {token: bias for token, bias in sampling.logit_bias.items() if 0 <= token < vocab}
+    if not known:
+        return None
+    bias = mx.zeros(vocab)
+    bias[mx.array(list(known))] = mx.array(list(known.values()), dtype=mx.float32)
+    return bias

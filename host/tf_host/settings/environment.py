@@ -1,0 +1,46 @@
+"""Settings from ``TF_*`` variables."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pydantic_settings import EnvSettingsSource
+
+from tf_host.settings.model import ServerSettings
+from tf_host.settings.nearest import nearest
+from tf_host.settings.origin import Origin
+from tf_plugins import SettingsError
+
+PREFIX = "TF_"
+FILE_VARIABLE = "TF_SETTINGS"
+
+# Read elsewhere, and not settings.
+_OTHERS = frozenset({FILE_VARIABLE, "TF_CACHE_DIR", "TF_TEST_BACKEND"})
+
+# TensorFlow and Terraform use the prefix too, so only a variable this close to a setting's is taken for a slip.
+_SLIP = 0.85
+
+
+def read() -> dict[str, Any]:
+    """The settings given by variable, by field name; ``SettingsError`` for a misspelled one."""
+    valid = {variable(field) for field in ServerSettings.model_fields} | _OTHERS
+    for name in sorted(os.environ):
+        if not name.startswith(PREFIX) or name in valid:
+            continue
+        near = nearest(name.removeprefix(PREFIX), (known.removeprefix(PREFIX) for known in valid), _SLIP)
+        if near:
+            raise SettingsError(f"the environment variable {name} is no setting\nhint: did you mean {PREFIX}{near}?")
+    if os.environ.get("TF_API_KEY") == "":  # an unset variable of a compose file would open the server to all
+        raise SettingsError("TF_API_KEY is empty\nhint: unset it to serve without a key")
+    return dict(EnvSettingsSource(ServerSettings, env_ignore_empty=True)())
+
+
+def variable(field: str) -> str:
+    """The variable of a field."""
+    return PREFIX + field.upper()
+
+
+def origin(field: str) -> Origin:
+    """How messages name the variable of a field."""
+    return Origin("environment", variable(field))

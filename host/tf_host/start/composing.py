@@ -1,0 +1,235 @@
+"""From settings to a server that is ready: load, probe, proposers, ledger, lanes.
+
+Everything that touches MLX runs on the engine thread. What was made is freed again when a later step fails, the
+drafter before the family.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from contextlib import ExitStack
+
+from tf_host.checkpoints import Pair, resolve_pair
+from tf_host.device import bits_key, device_memory
+from tf_host.exact import Verdict, VerdictStore, probe
+from tf_host.exact.sample import SAMPLE
+from tf_host.exact.verdict import verdict_key
+from tf_host.lanes import EngineThread, Lanes, Limits
+from tf_host.lanes.depths import Depths, FixedDepths, NoDrafts
+from tf_host.plugins import Plugins
+from tf_host.pricing import Pricing
+from tf_host.prompts import PromptStore
+from tf_host.sampling import Drawer
+from tf_host.settings import ServerSettings
+from tf_host.start.composed import Composed
+from tf_host.start.rehearsal import rehearse
+from tf_host.text import Text, load_text
+from tf_plugins import Refused
+from tf_plugins.folders import cache_folder
+from tf_plugins.rows import RowPlan
+from tf_plugins.types import Device, Model, Progress, Proposer, Refusal, Resources, StartFacts, TargetFacts
+
+log = logging.getLogger(__name__)
+
+GIB = 1 << 30
+
+REHEARSAL_S = 6.0
+"""Seconds of drafted rounds before the port opens; they seed pricing, and no bit of a reply hangs on them."""
+
+DEFAULT_PARALLEL = {"cpu": 2, "gpu": 8}
+"""Streams at once, by device class."""
+
+
+def compose(settings: ServerSettings, device: Device, plugins: Plugins, progress: Progress) -> Composed:
+    """Start everything but the HTTP side.
+
+    Args:
+        settings: what the server was told.
+        device: from ``tf_host.device.prepare``, called before anything imported MLX.
+        plugins: the plugins in use.
+        progress: told what is being done.
+
+    Raises:
+        Refused: something that is not served, named.
+        PluginError: a plugin that failed.
+    """
+    pair = resolve_pair(settings, plugins, progress)
+    context = _context(settings, pair)
+    parallel = settings.parallel if settings.parallel is not None else DEFAULT_PARALLEL[device.kind]
+    streams = None if parallel == "auto" else parallel
+    start = StartFacts(pair.target, pair.drafter, device, context, streams, plugins.names)
+    if (refusal := plugins.refuse_start(start)) is not None:
+        raise Refused(refusal)
+    text = load_text(
+        pair.target.folder,
+        end_ids=pair.target.end_ids,
+        vocab=pair.target.vocab,
+        chat_template=settings.chat_template,
+        tokenizer=pair.family.load_tokenizer(pair.target),
+    )
+    engine = EngineThread()
+    owned = ExitStack()
+    try:
+        return engine.call(
+            lambda: _on_engine(settings, device, plugins, pair, context, streams, text, engine, owned, progress)
+        )
+    except BaseException:
+        engine.stop(0.0)
+        owned.close()
+        raise
+
+
+def _on_engine(
+    settings: ServerSettings,
+    device: Device,
+    plugins: Plugins,
+    pair: Pair,
+    context: int,
+    streams: int | None,
+    text: Text,
+    engine: EngineThread,
+    owned: ExitStack,
+    progress: Progress,
+) -> Composed:
+    import mlx.core as mx
+
+    model = pair.family.load(pair.target, device, progress)
+    owned.callback(model.release)
+    verdict, plan = _prove(settings, device, pair, model, context, text, progress)
+    if pair.drafter is not None and settings.drafts and not verdict.exact:
+        raise Refused(
+            Refusal(
+                "not_exact",
+                f"--drafter: rows cannot be proven exact on this device: {verdict.failure} differs",
+                "start without --drafter, or choose another --cpu-blas or --dtype",
+                param="--drafter",
+            )
+        )
+    drawer = Drawer(text.vocab, pair.target.vocab)
+    proposers: tuple[Proposer, ...] = ()
+    if settings.drafts and verdict.exact:
+        proposers = plugins.proposers(
+            TargetFacts(
+                model=model,
+                checkpoint=pair.target,
+                vocab=text.vocab,
+                noise_vocab=pair.target.vocab,
+                drafter=pair.drafter,
+                device=device,
+                context=context,
+                parallel=streams or 1,
+                noise=drawer.noise,
+            )
+        )
+        for proposer in reversed(proposers):
+            owned.callback(proposer.release)
+    states = PromptStore(model, plan, _gib(settings.prompt_cache_gib), settings.prompt_cache_dir, verdict.key)
+
+    def bytes_for(tokens: int) -> int:
+        return model.cache_bytes(tokens) + sum(proposer.growth((), tokens).new for proposer in proposers)
+
+    gc.collect()  # the probe's caches are no weights
+    admission = plugins.admission(
+        Resources(
+            memory=device_memory(device),
+            weights=mx.get_active_memory(),
+            limit=_gib(settings.memory_gib),
+            states_limit=_gib(settings.prompt_cache_gib),
+            context=context,
+            parallel=streams,
+            stream_bytes=bytes_for(context),
+            bytes_for=bytes_for,
+            shedding={proposer.name: proposer for proposer in proposers},
+            states=states,
+        )
+    )
+    states.load(admission.budget)
+    owned.callback(states.flush)
+    depths = _depths(settings, proposers, plan)
+
+    def make_lanes(using: Depths, *, observed: bool = True) -> Lanes:
+        return Lanes(
+            model,
+            plan,
+            drawer,
+            admission,
+            proposers=proposers,
+            depths=using,
+            states=states if observed else None,
+            observers=(plugins,) if observed else (),
+            limits=Limits(settings.queue, settings.decode_share),
+        )
+
+    model.warm(progress)
+    if proposers:
+        progress("rehearsing", 0.0)
+        sample = text.encode(SAMPLE, special=False)
+        rehearse(lambda using: make_lanes(using, observed=False), depths, sample, REHEARSAL_S)
+    lanes = make_lanes(depths)
+    return Composed(
+        settings=settings,
+        device=device,
+        plugins=plugins,
+        target=pair.target,
+        drafter=pair.drafter,
+        text=text,
+        engine=engine,
+        model=model,
+        plan=plan,
+        verdict=verdict,
+        proposers=proposers,
+        admission=admission,
+        lanes=lanes,
+        names=settings.served_model_name or (pair.target.name,),
+        owned=owned,
+    )
+
+
+def _context(settings: ServerSettings, pair: Pair) -> int:
+    """The served context: the model's own unless a shorter one was asked for."""
+    own = pair.target.context
+    if settings.context is not None and settings.context > own:
+        raise Refused(
+            Refusal(
+                "context_too_long",
+                f"--context {settings.context} is past the model's own context of {own} tokens",
+                f"use --context {own} or less",
+                param="--context",
+            )
+        )
+    return settings.context or own
+
+
+def _prove(
+    settings: ServerSettings,
+    device: Device,
+    pair: Pair,
+    model: Model,
+    context: int,
+    text: Text,
+    progress: Progress,
+) -> tuple[Verdict, RowPlan]:
+    """The verdict kept for this device and these weights, or a new one; its plan is in use afterwards."""
+    base = RowPlan.for_device(device.kind, context, markers=text.marker_ids)
+    key = verdict_key(bits_key(device), pair.target.weights_key, base)
+    store = VerdictStore(cache_folder() / "verdicts")
+    verdict = None if settings.reprobe else store.load(key)
+    if verdict is None:
+        verdict = probe(model, base, device.kind, key, text.encode(SAMPLE, special=False), progress)
+        store.save(verdict)
+    plan = verdict.plan(base)
+    model.use(plan)
+    return verdict, plan
+
+
+def _depths(settings: ServerSettings, proposers: tuple[Proposer, ...], plan: RowPlan) -> Depths:
+    if not proposers:
+        return NoDrafts()
+    if settings.draft_depth is not None:
+        return FixedDepths(settings.draft_depth)
+    return Pricing(plan, proposers)
+
+
+def _gib(value: float | None) -> int | None:
+    return None if value is None else int(value * GIB)

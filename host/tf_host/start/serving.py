@@ -1,0 +1,67 @@
+"""``tf-serve``: compose, say so in one line, and serve until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+
+from tf_host.device import prepare
+from tf_host.http import Served, make_app, run
+from tf_host.plugins import Plugins
+from tf_host.settings import ServerSettings
+from tf_host.start.composing import compose
+from tf_host.start.composed import Composed
+from tf_host.start.progress import showing_progress
+
+log = logging.getLogger(__name__)
+
+
+def serve(settings: ServerSettings, listening: socket.socket) -> None:
+    """Start a server and run it until SIGTERM or SIGINT.
+
+    Args:
+        settings: what the server was told.
+        listening: the bound socket to serve on, taken before anything loads.
+
+    Raises:
+        TfError: something that is not served, or a plugin that failed.
+    """
+    device = prepare(settings)
+    plugins = Plugins.load(settings)
+    with showing_progress() as progress:
+        composed = compose(settings, device, plugins, progress)
+    try:
+        composed.engine.serve(composed.lanes)
+        log.info("%s", ready_line(composed))
+        run(make_app(_served(composed)), listening, settings.grace)
+    finally:
+        composed.close()
+
+
+def ready_line(composed: Composed) -> str:
+    """Model, device, exactness, draft sources, context, streams and memory in one line."""
+    labels = [proposer.label for proposer in composed.proposers]
+    # Copies cost nothing and are asked first, but what people chose is the drafter: it is named first.
+    sources = " + ".join(sorted(labels, key=lambda label: label == "copies")) or "none"
+    gib = composed.admission.budget / (1 << 30)
+    return (
+        f"serving {', '.join(composed.names)} on {composed.device.name}, {composed.verdict.describe()}, "
+        f"drafts: {sources}, context {composed.plan.context}, parallel {composed.admission.parallel}, "
+        f"{gib:.1f} GiB for caches"
+    )
+
+
+def _served(composed: Composed) -> Served:
+    return Served(
+        engine=composed.engine,
+        text=composed.text,
+        settings=composed.settings,
+        plugins=composed.plugins,
+        names=composed.names,
+        fingerprint=composed.verdict.fingerprint,
+        context=composed.plan.context,
+        vocab=composed.text.vocab,
+        sampling=composed.target.sampling,
+        created=int(time.time()),
+    )

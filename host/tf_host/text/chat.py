@@ -1,0 +1,156 @@
+"""Messages into prompt tokens, through the model's chat template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import TemplateError
+
+from tf_host.text.thinking import Phase
+from tf_plugins.errors import Refused
+from tf_plugins.types import Refusal
+
+Message = Mapping[str, Any]
+
+_PROBES = ("zqxa", "zqxb", "zqxc")
+"""Words for rendering sample conversations; nothing that a template would write itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """A rendered conversation.
+
+    Attributes:
+        ids: the prompt's tokens.
+        boundaries: positions where a message starts, ascending, the first position left out.
+        phase: where the prompt ends: before, inside or behind the reply's reasoning.
+    """
+
+    ids: tuple[int, ...]
+    boundaries: tuple[int, ...]
+    phase: Phase = "closed"
+
+
+class ChatTemplate:
+    """A model's chat template, rendered in transformers' sandbox.
+
+    What users write is text: a control token spelled out in a message is encoded as its letters, and only those that
+    the template itself writes become tokens.
+
+    Args:
+        tokenizer: mlx-lm's ``TokenizerWrapper``, with a template.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        added = tokenizer.added_tokens_decoder
+        self._control = frozenset(token for token, content in added.items() if content.special)
+        spelled = sorted((c.content for c in added.values() if c.content.strip()), key=len, reverse=True)
+        self._spelled = re.compile("|".join(map(re.escape, spelled)) or "(?!)")
+        self.marker_ids = self._message_markers()
+        self.end_ids = self._turn_ends()
+
+    def ids(self, messages: Sequence[Message], tools: Sequence[Any] | None, **variables: Any) -> tuple[int, ...]:
+        """The prompt's tokens, the start of the reply included.
+
+        Args:
+            messages: dicts with ``role``, ``content`` and what else the template reads.
+            tools: tool definitions, or ``None``.
+            **variables: further template variables.
+
+        Raises:
+            Refused: the template raised, or a key spells out a control token.
+        """
+        if any(self._spelled.search(key) for key in _keys([messages, tools, variables])):
+            raise Refused(
+                Refusal("invalid_key", "an object key contains a control token of the model", "rename the key")
+            )
+        spelled = any(self._spelled.search(text) for text in _strings([messages, tools, variables]))
+        try:
+            ids = self._tokenizer.apply_chat_template(
+                list(messages),
+                tools=tools,
+                add_generation_prompt=True,
+                tokenize=True,
+                # Without anything to protect this is plain template-then-encode.
+                sanitize_control_tokens=spelled,
+                **variables,
+            )
+        except TemplateError as error:
+            raise _failed(str(error)) from error
+        # A template is a program: what it was not written for surfaces as any of these.
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError) as error:
+            raise _failed(f"{type(error).__name__}: {error}") from error
+        return tuple(ids)
+
+    def boundaries(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """Positions past the first that hold a message marker."""
+        return tuple(at for at, token in enumerate(ids) if at and token in self.marker_ids)
+
+    def _render(self, *contents: str) -> str | None:
+        roles = ("user", "assistant")
+        messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
+        try:
+            text: str = self._tokenizer.apply_chat_template(messages, tokenize=False)
+        except Exception:  # a template that cannot render a sample has no marks to find
+            return None
+        return text
+
+    def _message_markers(self) -> frozenset[int]:
+        """Control tokens that messages start with, found by rendering a conversation one message longer each."""
+        whole = self._render(*_PROBES)
+        if whole is None:
+            return frozenset()
+        found = set()
+        for count in (1, 2):
+            part = self._render(*_PROBES[:count])
+            if part is not None and whole.startswith(part):
+                first = self._tokenizer.encode(whole[len(part) :], add_special_tokens=False)[:1]
+                found.update(first)
+        return frozenset(found & self._control)
+
+    def _turn_ends(self) -> frozenset[int]:
+        """The control token that the template writes after an assistant's message."""
+        text = self._render(*_PROBES[:2])
+        if text is None or _PROBES[1] not in text:
+            return frozenset()
+        tail = text.rpartition(_PROBES[1])[2]
+        for token in self._tokenizer.encode(tail, add_special_tokens=False) if tail else ():
+            if token in self._control:
+                return frozenset([token])
+        return frozenset()
+
+
+def _failed(message: str) -> Refused:
+    return Refused(
+        Refusal(
+            "chat_template_failed",
+            f"the model's chat template refuses these messages: {message}",
+            "change the order or the roles of the messages",
+            param="messages",
+        )
+    )
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _keys(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _keys(item)

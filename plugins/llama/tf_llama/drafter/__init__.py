@@ -1,0 +1,1 @@
+"""A smaller Llama on the same tokenizer that drafts for the served one."""

@@ -1,0 +1,148 @@
+"""A loaded Llama that verifies windows in exact rows."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from tf_llama.loading import load_module
+from tf_llama.rows.cache import Layout, LlamaCache, LlamaState
+from tf_llama.rows.cpu import CpuForm
+from tf_llama.rows.form import Form
+from tf_llama.rows.forward import Rows, Span
+from tf_llama.rows.gpu import GpuForm
+from tf_llama.rows.weights import pack
+from tf_plugins import RowPlan
+from tf_plugins.types import Checkpoint, Device, Progress, TileCheck, WidthCheck, Window
+
+__all__ = ["LlamaModel", "load_rows"]
+
+
+def load_rows(checkpoint: Checkpoint, device: Device, progress: Progress) -> tuple[Rows, Layout]:
+    """Load a checkpoint's weights in the device's form, in ``device.dtype`` or else in the checkpoint's own."""
+    module, config = load_module(checkpoint)
+    dtype = getattr(mx, device.dtype or checkpoint.dtype)
+    rope = module.model.layers[0].self_attn.rope
+    form: Form = CpuForm(config, rope, dtype) if device.kind == "cpu" else GpuForm(config, rope)
+    rows = Rows(pack(module, dtype, progress), form, device.compiled)
+    return rows, Layout(config.layers, config.kv_heads, config.head_dim, dtype)
+
+
+class LlamaModel:
+    """Implements ``tf_plugins.types.Model``.
+
+    Args:
+        checkpoint: the facts.
+        device: what it computes on.
+        rows: the forward.
+        layout: of its caches.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: Device, rows: Rows, layout: Layout) -> None:
+        self.checkpoint = checkpoint
+        self.plan = RowPlan.for_device(device.kind, checkpoint.context)
+        self.rows = rows
+        self.layout = layout
+        self._kind = device.kind
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint, device: Device, progress: Progress) -> LlamaModel:
+        """Read the weights; on the engine thread."""
+        return cls(checkpoint, device, *load_rows(checkpoint, device, progress))
+
+    def checks(self) -> Sequence[WidthCheck | TileCheck]:
+        """The operations that the probe measures."""
+        from tf_llama.checks import checks  # it holds activations: only a start that probes needs it
+
+        return checks(self)
+
+    def use(self, plan: RowPlan) -> None:
+        """Fix the plan."""
+        self.plan = plan
+
+    def cache_bytes(self, tokens: int) -> int:
+        """Bytes of a cache for ``tokens`` positions."""
+        return self.layout.nbytes(self.plan.capacity(tokens))
+
+    def make_cache(self, tokens: int) -> LlamaCache:
+        """A cache for ``tokens`` positions, evaluated."""
+        return LlamaCache(self.layout, self.plan.capacity(tokens))
+
+    def prefill(self, cache: LlamaCache, tokens: Sequence[int]) -> None:
+        """Read one chunk of the prompt plan at ``cache.length``."""
+        end = cache.length + len(tokens)
+        padded = self._padded(tokens, self.plan.chunk_padded(len(tokens)))
+        self.rows.read(padded, Span(cache, len(tokens), self.plan.bucket(end - 1)))
+        mx.eval(cache.layers)
+        cache.length = end
+
+    def verify(self, windows: Sequence[Window]) -> mx.array:
+        """Logits ``[rows, vocab]`` of all windows' rows, lazy.
+
+        Raises:
+            ValueError: the windows do not fit the band, or one straddles a bucket edge.
+        """
+        tokens = [token for window in windows for token in window.tokens]
+        spans = [self._span(window) for window in windows]
+        padded = self._padded(tokens, self.plan.padded(len(tokens)))
+        logits = self.rows.decode(padded, spans, self.plan.tile)
+        return logits if logits.shape[0] == len(tokens) else logits[: len(tokens)]
+
+    def keep(self, cache: LlamaCache, rows: int) -> None:
+        """Advance by the rows that stand."""
+        cache.length += rows
+
+    def state_bytes(self, tokens: int) -> int:
+        """Bytes of a kept state."""
+        return self.layout.nbytes(tokens)
+
+    def save(self, cache: LlamaCache, tokens: int) -> LlamaState:
+        """A contiguous copy of the first ``tokens`` positions."""
+        return LlamaState.copy(cache, tokens)
+
+    def restore(self, cache: LlamaCache, state: LlamaState) -> None:
+        """Copy a state into a fresh cache."""
+        state.restore(cache)
+
+    def load_state(self, arrays: dict[str, Any]) -> LlamaState:
+        """A state from a file's arrays; ``ValueError`` when they are not of this model."""
+        return LlamaState.from_arrays(arrays, self.layout)
+
+    def warm(self, progress: Progress) -> None:
+        """Run each width at the first bucket, each bucket at the smallest width, and each chunk size."""
+        plan = self.plan
+        runs = [(width, plan.edges[0]) for width in plan.widths] + [(plan.widths[0], edge) for edge in plan.edges[1:]]
+        cache = self.make_cache(plan.context)
+        for done, (width, edge) in enumerate(runs):
+            progress("warming up", done / len(runs))
+            cache.length = max(0, min(edge, plan.context) - width)
+            rows = min(width, plan.room(cache.length))
+            mx.eval(self.verify([Window(cache, [0] * rows)]))
+        for rows in plan.chunk_rows:
+            if rows <= plan.context:
+                cache.length = 0
+                self.prefill(cache, [0] * rows)
+        progress("warming up", 1.0)
+
+    def release(self) -> None:
+        """Drop the weights."""
+        del self.rows
+        gc.collect()
+        mx.clear_cache()
+
+    def _span(self, window: Window) -> Span:
+        cache, rows = window.cache, len(window.tokens)
+        if not isinstance(cache, LlamaCache):
+            raise TypeError(f"a window over a {type(cache).__name__}, not over a cache of this family")
+        keys = self.plan.bucket(cache.length)
+        if not 1 <= rows <= keys - cache.length:
+            raise ValueError(f"{rows} rows at position {cache.length} do not fit the bucket that ends at {keys}")
+        return Span(cache, rows, keys)
+
+    @staticmethod
+    def _padded(tokens: Sequence[int], width: int) -> mx.array:
+        # The last token once more: a padding row computes what the last row does.
+        return mx.array([*tokens, *[tokens[-1]] * (width - len(tokens))])

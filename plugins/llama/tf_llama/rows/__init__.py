@@ -1,0 +1,1 @@
+"""Rows forward: weights, the forms of each operation by device, caches, and the forward over them."""

@@ -1,0 +1,179 @@
+"""The forward over rows of several streams: linear layers shared, attention a stream at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from tf_llama.rows.cache import LlamaCache
+from tf_llama.rows.form import Form
+from tf_llama.rows.weights import Layer, Weights, linear
+
+__all__ = ["Rows", "Span"]
+
+Taps = tuple[mx.array, ...]
+"""Numbers inside a block that the probe compares too. They exist anyway; serving drops them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive rows of one stream in a forward, from its cache's length on.
+
+    Attributes:
+        cache: the stream's cache.
+        rows: how many.
+        keys: length of the key view that they attend over.
+    """
+
+    cache: LlamaCache
+    rows: int
+    keys: int
+
+    @property
+    def positions(self) -> range:
+        """Absolute positions of the rows."""
+        return range(self.cache.length, self.cache.length + self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A span with what its attention needs in every layer."""
+
+    span: Span
+    begin: int
+    end: int
+    start: mx.array
+    mask: mx.array
+    pad: int
+
+
+class Rows:
+    """A model as a function of rows.
+
+    Everything in it but attention computes each row by itself; the three functions between attentions are what a
+    server runs, and what its probe measures.
+
+    Args:
+        weights: the packed weights.
+        form: the device's form of each operation.
+        compiled: whether the functions between attentions go through ``mx.compile``. Layers share one compiled
+            function a width, because their weights are arguments.
+    """
+
+    def __init__(self, weights: Weights, form: Form, compiled: bool) -> None:
+        self.weights = weights
+        self.form = form
+
+        def through(function: Callable[..., Any]) -> Callable[..., Any]:
+            return mx.compile(function) if compiled else function
+
+        self.first = through(self._first)
+        self.between = through(self._between)
+        self.last = through(self._last)
+
+    def decode(self, tokens: mx.array, spans: Sequence[Span], tile: int) -> mx.array:
+        """Logits ``[W, vocab]`` of the rows of all spans, and of padding rows; lazy. Writes the caches.
+
+        Args:
+            tokens: ``[W]`` ids, at least as many as the spans have rows. What is past them is padding and computes
+                what the last row does. They may be lazy, so that steps can be chained without reading them back.
+            spans: the streams' rows, in the order of ``tokens``.
+            tile: attention queries a call.
+
+        Raises:
+            CacheOverflow: a write would pass a cache's end; nothing was written.
+        """
+        rows, attended, _ = self._run(tokens, spans, tile, self.weights.layers)
+        return self.last(rows, attended, self.weights.layers[-1], self.weights.norm, self.weights.head)
+
+    def read(self, tokens: mx.array, span: Span) -> None:
+        """Write one span's keys and values and compute nothing that only logits need; lazy.
+
+        Args:
+            tokens: ``[W]`` ids, padded as in ``decode``.
+            span: its rows; all of them attend in one call of ``W`` queries.
+        """
+        self._run(tokens, [span], tokens.shape[0], self.weights.layers, only_write=True)
+
+    def _run(
+        self, tokens: mx.array, spans: Sequence[Span], tile: int, layers: Sequence[Layer], only_write: bool = False
+    ) -> tuple[mx.array, mx.array | None, list[_Part]]:
+        width = tokens.shape[0]
+        parts = self._parts(spans, tile)
+        positions = [p for span in spans for p in span.positions]
+        positions += positions[-1:] * (width - len(positions))
+        angles = self.form.angles(positions)
+        rows, queries, written, _ = self.first(tokens, angles, self.weights.table, layers[0])
+        for at in range(len(layers)):
+            last = at == len(layers) - 1
+            if last and only_write:
+                self._write(at, written, parts)
+                return rows, None, parts
+            attended = self._attend(at, queries, written, parts, width)
+            if last:
+                return rows, attended, parts
+            rows, queries, written, _ = self.between(rows, attended, angles, layers[at], layers[at + 1])
+        raise AssertionError("a model has layers")
+
+    def _parts(self, spans: Sequence[Span], tile: int) -> list[_Part]:
+        parts, begin = [], 0
+        for span in spans:
+            pad = -span.rows % tile if self.form.pads_writes else 0
+            span.cache.fits(span.cache.length, span.rows + pad)
+            mask = self.form.mask(span.positions, span.keys, tile)
+            start = mx.array([span.cache.length])
+            parts.append(_Part(span, begin, begin + span.rows, start, mask, pad))
+            begin += span.rows
+        return parts
+
+    def _write(self, layer: int, written: mx.array, parts: Sequence[_Part]) -> list[mx.array]:
+        caches = []
+        for part in parts:
+            rows = written[part.begin : part.end]
+            if part.pad:
+                rows = mx.concatenate([rows, mx.broadcast_to(rows[-1:], (part.pad, *rows.shape[1:]))])
+            caches.append(part.span.cache.write(layer, rows, part.start))
+        return caches
+
+    def _attend(
+        self, layer: int, queries: mx.array, written: mx.array, parts: Sequence[_Part], width: int
+    ) -> mx.array:
+        caches = self._write(layer, written, parts)
+        outputs = [
+            self.form.attend(queries[part.begin : part.end], cache, part.span.keys, part.mask)
+            for cache, part in zip(caches, parts, strict=True)
+        ]
+        padding = width - parts[-1].end
+        if padding:
+            outputs.append(mx.broadcast_to(outputs[-1][-1:], (padding, outputs[-1].shape[1])))
+        return outputs[0] if len(outputs) == 1 else mx.concatenate(outputs)
+
+    # The three functions between attentions. Each returns what the next attention needs, and its taps.
+
+    def _first(
+        self, tokens: mx.array, angles: mx.array, table: mx.array, layer: Layer
+    ) -> tuple[mx.array, mx.array, mx.array, Taps]:
+        rows = table[tokens]
+        return rows, *self._asked(rows, angles, layer), ()
+
+    def _between(
+        self, rows: mx.array, attended: mx.array, angles: mx.array, layer: Layer, following: Layer
+    ) -> tuple[mx.array, mx.array, mx.array, Taps]:
+        rows, taps = self._block(rows, attended, layer)
+        return rows, *self._asked(rows, angles, following), taps
+
+    def _last(self, rows: mx.array, attended: mx.array, layer: Layer, norm: mx.array, head: mx.array) -> mx.array:
+        rows, _ = self._block(rows, attended, layer)
+        return self.form.norm(rows, norm) @ head
+
+    def _asked(self, rows: mx.array, angles: mx.array, layer: Layer) -> tuple[mx.array, mx.array]:
+        return self.form.rotate(linear(self.form.norm(rows, layer["attend_norm"]), layer["attend"]), angles)
+
+    def _block(self, rows: mx.array, attended: mx.array, layer: Layer) -> tuple[mx.array, Taps]:
+        rows = rows + linear(attended, layer["output"])
+        gate_up = linear(self.form.norm(rows, layer["mlp_norm"]), layer["gate_up"])
+        inner = self.form.gate(gate_up)
+        return rows + linear(inner, layer["down"]), (rows, gate_up, inner)

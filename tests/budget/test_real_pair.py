@@ -1,0 +1,139 @@
+"""On the demo pair: the ledger's bytes are the bytes that MLX holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import mlx.core as mx
+import pytest
+
+from tests.fakes.reading import Sink
+from tf_host.plugins import Plugins
+from tf_host.requests import Done, GenerateRequest, Sampling
+from tf_host.settings import ServerSettings
+from tf_host.start.composing import compose
+from tf_host.start.composed import Composed
+from tf_plugins.types import Device
+
+pytestmark = pytest.mark.slow
+
+CONTEXT = 8_192
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def server(device: Device, demo_folders: object) -> Iterator[Composed]:
+    """The demo target with its drafter and the default options, its lanes turning."""
+    settings = ServerSettings(model="demo", drafter="", parallel=2, cpu_blas="none")
+    plugins = Plugins.load(settings)
+    composed = compose(settings, device, plugins, lambda doing, done: None)
+    try:
+        composed.engine.serve(composed.lanes)
+        yield composed
+    finally:
+        composed.close()
+
+
+class Reader:
+    """Text is nobody's concern here."""
+
+    def feed(self, token: int) -> tuple[str, bool]:
+        return "", False
+
+    def finish(self) -> str:
+        return ""
+
+
+def request(prompt: list[int], max_tokens: int, name: str = "r") -> GenerateRequest:
+    return GenerateRequest(
+        id=name,
+        prompt=tuple(prompt),
+        sampling=Sampling(seed=1),
+        max_tokens=max_tokens,
+        end_ids=frozenset(),
+        reader=Reader,
+    )
+
+
+def held(server: Composed) -> tuple[int, int]:
+    """Active bytes and the ledger's, between two turns."""
+    return server.engine.call(lambda: (mx.get_active_memory(), sum(server.admission.used().values())))
+
+
+def emptied(server: Composed) -> int:
+    """Active bytes with nothing kept."""
+
+    def empty() -> int:
+        for proposer in server.proposers:
+            proposer.shed(0)
+        server.admission._states.trim(0, None)  # type: ignore[attr-defined]
+        assert sum(server.admission.used().values()) == 0
+        return mx.get_active_memory()
+
+    return server.engine.call(empty)
+
+
+def serve(server: Composed, *requests: GenerateRequest, tokens: int) -> list[tuple[int, int]]:
+    """Samples while the requests run; each leaves after ``tokens`` reply tokens, or at its end."""
+    sinks = [Sink(lambda sink, event: _leave(sink, tokens)) for _ in requests]
+    for one, sink in zip(requests, sinks, strict=True):
+        server.engine.submit(one, sink)
+    samples = []
+    while not all(sink.ended for sink in sinks):
+        samples.append(held(server))
+    return samples
+
+
+def _leave(sink: Sink, tokens: int) -> None:
+    if sum(len(delta.tokens) for delta in sink.deltas) >= tokens:
+        sink.cancelled = True
+
+
+def prompt(length: int, seed: int = 0) -> list[int]:
+    return [(position * 37 + seed * 101) % 4_000 + 300 for position in range(length)]
+
+
+def test_the_start_fits_both_caches(server: Composed) -> None:
+    assert server.plan.context == CONTEXT
+    assert server.admission.parallel == 2
+    assert {proposer.name for proposer in server.proposers} >= {"drafter"}
+    stream = server.model.cache_bytes(CONTEXT) + sum(one.growth((), CONTEXT).new for one in server.proposers)
+    assert stream <= server.admission.budget
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_the_ledger_is_what_mlx_holds(server: Composed, streams: int) -> None:
+    serve(server, request(prompt(70), 30), tokens=10)
+    baseline = emptied(server)
+    samples = serve(server, *(request(prompt(150, seed=n + 1), 1_800, f"r{n}") for n in range(streams)), tokens=24)
+    busy = [(active - baseline, ledger) for active, ledger in samples if ledger]
+    assert len(busy) > 10
+    worst = max(busy, key=lambda one: abs(one[0] - one[1]) / one[1])
+    print(
+        f"{streams} streams: {len(busy)} samples, ledger up to {max(ledger for _, ledger in busy) / MIB:.1f} MiB, "
+        f"at worst {worst[0] / MIB:.2f} active for {worst[1] / MIB:.2f} in the ledger"
+    )
+    for active, ledger in busy:
+        # Closer than a drafter cache is to a stream's: one that was left out would show.
+        assert abs(active - ledger) <= 0.02 * ledger, (active / MIB, ledger / MIB)
+    kept_active, kept_ledger = held(server)
+    assert abs(kept_active - baseline - kept_ledger) <= max(0.02 * kept_ledger, MIB / 4)
+    after = emptied(server)
+    assert abs(after - baseline) <= MIB, "back at the warmed baseline"
+
+
+def test_a_resumed_prompt_gives_the_cold_reply_and_is_counted(server: Composed) -> None:
+    emptied(server)
+    ends = []
+    for name in ("cold", "resumed"):
+        sink = Sink()
+        server.engine.submit(request(prompt(150, seed=9), 12, name), sink)
+        while not sink.ended:
+            held(server)
+        assert isinstance(sink.events[-1], Done)
+        ends.append(sink.events[-1])
+    cold, resumed = ends
+    assert cold.tokens == resumed.tokens
+    assert (cold.cached_tokens, resumed.cached_tokens) == (0, 128)
+    used = server.admission.used()
+    assert used["prompt states"] == server.model.state_bytes(128)

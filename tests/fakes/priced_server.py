@@ -1,0 +1,146 @@
+"""A server's rounds with made-up costs and drafts: tokens a second of a depth rule, without a model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tf_host.lanes.depths import Depths, DraftSample, Offer, Outcome, RoundSample, StreamView
+from tf_plugins.rows import RowPlan
+from tf_plugins.types import Costs
+
+PLAN = RowPlan.for_device("cpu", 8_192, widths=tuple(range(1, 17)), tile=16)
+
+
+@dataclass
+class Reply:
+    """One request: how long its prompt is, and whether each token of its reply is one that the drafter gives."""
+
+    agrees: Sequence[bool]
+    prompt: int = 100
+    temperature: float = 0.0
+    limit: int | None = None
+
+
+@dataclass
+class Drafter:
+    """A proposer's costs: what it takes, and what it says it takes."""
+
+    step: float = 0.01
+    batch: float = 0.0
+    read: float = 0.0
+    reports: Costs = field(default_factory=Costs)
+    answers: float = 1.0
+    name: str = "drafter"
+
+    def costs(self) -> Costs:
+        return self.reports
+
+
+@dataclass
+class Stream:
+    id: int
+    reply: Reply
+    done: int = 0
+    read: int = 0
+
+
+@dataclass
+class Result:
+    tokens: int = 0
+    seconds: float = 0.0
+    rounds: int = 0
+    drafted: int = 0
+    kept: int = 0
+    depths: list[int] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        return self.tokens / self.seconds
+
+
+def serve(
+    depths: Depths,
+    replies: Sequence[Reply],
+    cost: Callable[[int, int], float],
+    drafter: Drafter,
+    *,
+    parallel: int = 1,
+    plan: RowPlan = PLAN,
+    noise: float = 0.0,
+    seed: int = 0,
+    first_id: int = 0,
+) -> Result:
+    """Serve the replies, ``parallel`` at a time, with one drafter.
+
+    Args:
+        cost: seconds of a round of that many padded rows at that bucket.
+        noise: standard deviation of a measured time, as a share of it.
+    """
+    rng, result = random.Random(seed), Result()
+    waiting = [Stream(first_id + i, reply, read=0) for i, reply in enumerate(replies)]
+    running: list[Stream] = []
+    while waiting or running:
+        while waiting and len(running) < parallel:
+            running.append(waiting.pop(0))
+        views = [_view(stream, plan) for stream in running]
+        most = depths.plan(views)
+        asked = {v.id: d for v in views if (d := min(most.get(v.id, 0), depths.choose(v, 0) if most else 0)) > 0}
+        offered: dict[int, int] = {}
+        if asked:
+            unread = sum(v.unread[0] for v in views if v.id in asked)
+            offered = {i: d if rng.random() < drafter.answers else 0 for i, d in asked.items()}
+            deepest, drafts = max(asked.values()), sum(asked.values())
+            seconds = drafter.step * deepest + drafter.batch * (drafts - deepest) + drafter.read * unread
+            seconds *= max(0.1, rng.gauss(1, noise))
+            result.seconds += seconds
+            for stream in running:
+                if stream.id in asked:
+                    stream.read = stream.reply.prompt + stream.done + 1
+            depths.record_draft(
+                DraftSample(0, tuple(Offer(i, 0, tokens) for i, tokens in offered.items()), unread, seconds)
+            )
+        trimmed = depths.trim([Offer(i, 0, tokens) for i, tokens in offered.items() if tokens])
+        sent = {i: trimmed.get(i, tokens) for i, tokens in offered.items()}
+        rows = sum(1 + sent.get(stream.id, 0) for stream in running)
+        full, rest = divmod(rows, plan.top)
+        padded = (plan.top,) * full + ((plan.padded(rest),) if rest else ())
+        bucket = max(plan.bucket(v.context - 1) for v in views)
+        seconds = sum(cost(width, bucket) for width in padded) * max(0.1, rng.gauss(1, noise))
+        result.seconds += seconds
+        result.rounds += 1
+        outcomes = []
+        for stream in running:
+            drafts = sent.get(stream.id, 0)
+            ahead = stream.reply.agrees[stream.done : stream.done + drafts]
+            kept = next((i for i, agreed in enumerate(ahead) if not agreed), len(ahead))
+            landed = min(kept + 1, len(stream.reply.agrees) - stream.done)
+            ended = stream.done + landed == len(stream.reply.agrees)
+            context = stream.reply.prompt + stream.done + 1
+            outcomes.append(Outcome(stream.id, context, 0 if drafts else None, drafts, kept, ended=ended))
+            stream.done += landed
+            result.tokens += landed
+            result.drafted += drafts
+            result.kept += kept
+            result.depths.append(drafts)
+        depths.record_round(RoundSample(rows, padded, seconds, tuple(outcomes)))
+        for stream in [stream for stream in running if stream.done == len(stream.reply.agrees)]:
+            running.remove(stream)
+            depths.forget(stream.id)
+    return result
+
+
+def _view(stream: Stream, plan: RowPlan) -> StreamView:
+    context = stream.reply.prompt + stream.done + 1
+    left = (stream.reply.limit or len(stream.reply.agrees)) - stream.done
+    most = min(plan.room(context - 1) - 1, plan.top - 1, left - 1, 15)
+    return StreamView(
+        id=stream.id,
+        context=context,
+        prompt=stream.reply.prompt,
+        left=left,
+        most=most,
+        temperature=stream.reply.temperature,
+        unread=(max(0, context - stream.read),),
+    )

@@ -1,0 +1,123 @@
+"""Proposers of every kind: right, wrong, random, broken."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from tf_plugins.types import Costs, Draft, DraftRequest, Growth, Outcome
+
+Answer = Callable[[DraftRequest], Sequence[int] | None]
+
+
+class FakeProposer:
+    """Implements ``tf_plugins.types.Proposer`` and insists that it is called as documented.
+
+    Args:
+        answer: the tokens to propose for a request, or ``None``.
+        name: its name.
+        raises: a method that raises.
+        seconds: how long ``propose`` sleeps.
+    """
+
+    def __init__(self, answer: Answer, name: str = "fake", raises: str = "", seconds: float = 0.0) -> None:
+        self.answer = answer
+        self.name = name
+        self.label = f"fake proposer {name}"
+        self.raises = raises
+        self.seconds = seconds
+        self.streams: set[int] = set()
+        self.opened: list[int] = []
+        self.closed: list[int] = []
+        self.calls: list[tuple[DraftRequest, ...]] = []
+        self.outcomes: list[Outcome] = []
+
+    def growth(self, context: Sequence[int], tokens: int) -> Growth:
+        self._called("growth")
+        return Growth(new=tokens)
+
+    def open(self, stream: int, context: Sequence[int], tokens: int) -> None:
+        assert stream not in self.streams
+        self.streams.add(stream)
+        self.opened.append(stream)
+        self._called("open")
+
+    def unread(self, stream: int, length: int) -> int:
+        assert stream in self.streams
+        self._called("unread")
+        return 0
+
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Draft | None]:
+        assert len({request.stream for request in requests}) == len(requests) > 0
+        for request in requests:
+            assert request.stream in self.streams
+            assert request.most >= 1
+            assert request.position == len(request.context)
+        self.calls.append(tuple(requests))
+        self._called("propose")
+        time.sleep(self.seconds)
+        answers = [self.answer(request) for request in requests]
+        return [Draft(tuple(answer)) if answer else None for answer in answers]
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            assert 0 <= outcome.kept <= outcome.drafted > 0
+        self.outcomes.extend(outcomes)
+        self._called("observe")
+
+    def close(self, stream: int) -> None:
+        assert stream in self.streams
+        self.streams.discard(stream)
+        self.closed.append(stream)
+        self._called("close")
+
+    def kept(self) -> int:
+        return 0
+
+    def shed(self, room: int) -> int:
+        return 0
+
+    def costs(self) -> Costs:
+        return Costs()
+
+    def release(self) -> None:
+        return None
+
+    def _called(self, method: str) -> None:
+        if method == self.raises:
+            raise RuntimeError(f"planted in {method}")
+
+
+def oracle(replies: Mapping[tuple[int, ...], Sequence[int]], right: int | None = None) -> Answer:
+    """Proposes the known replies, by prompt; after ``right`` right tokens it is wrong."""
+
+    def answer(request: DraftRequest) -> list[int] | None:
+        context = tuple(request.context)
+        for prompt, reply in replies.items():
+            done = len(context) - len(prompt)
+            if done >= 0 and context == (*prompt, *reply[:done]):
+                tokens = list(reply[done : done + request.most])
+                if right is not None:
+                    tokens[right:] = [(token + 1) % 50 for token in tokens[right:]]
+                return tokens
+        return None
+
+    return answer
+
+
+def noise(seed: int, vocab: int, silent: float = 0.2) -> Answer:
+    """Proposes any number of any tokens, or nothing."""
+    rng = random.Random(seed)
+
+    def answer(request: DraftRequest) -> list[int] | None:
+        if rng.random() < silent:
+            return None
+        return [rng.randrange(vocab) for _ in range(rng.randint(1, request.most))]
+
+    return answer
+
+
+def always(token: int) -> Answer:
+    """Proposes one token again and again, as many as allowed."""
+    return lambda request: [token] * request.most

@@ -1,0 +1,230 @@
+"""The matrix library, the environment and the compiler, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tf_host.device import import_mlx_lm, prepare, ram
+from tf_host.device.blas import find_mkl
+from tf_host.settings import ServerSettings
+from tf_plugins import Refused
+
+Ask = Callable[..., dict[str, Any]]
+
+needs_mkl = pytest.mark.skipif(find_mkl() is None, reason="MKL is not installed")
+needs_cpu = pytest.mark.skipif(
+    any(name.startswith(("mlx-cuda", "mlx-metal")) for name in {d.metadata["Name"] for d in metadata.distributions()}),
+    reason="MLX is installed for a GPU",
+)
+pytestmark = needs_cpu
+
+MULTIPLY = """
+import mlx.core as mx
+a = mx.random.normal((64, 64))
+mx.eval(a @ a)
+"""
+HAS_GXX = subprocess.run("g++ --version", shell=True, capture_output=True, check=False).returncode == 0
+needs_gxx = pytest.mark.skipif(not HAS_GXX, reason="there is no g++")
+
+
+@needs_mkl
+@pytest.mark.parametrize("choice", ["auto", "mkl"])
+def test_mkl_is_strict_and_in_use(in_a_process: Ask, choice: str) -> None:
+    stray = {"MKL_VERBOSE": "1", "MKL_CBWR": "COMPATIBLE", "MKL_NUM_THREADS": "7", "MKL_DYNAMIC": "TRUE"}
+    said = in_a_process(cpu_blas=choice, cpu_threads=1, compile=False, then=MULTIPLY, environment=stray)
+    branch = said["environment"]["MKL_CBWR"]
+    assert branch in ("AVX512,STRICT", "AVX2,STRICT")
+    assert said["environment"]["MKL_NUM_THREADS"] == "1"
+    assert said["environment"]["MKL_DYNAMIC"] == "FALSE"
+    assert said["name"] == f"cpu (MKL {branch}, 1 thread; eager: --no-compile)"
+    assert said["dtype"] == "float32"
+    calls = [line for line in said["output"].splitlines() if "SGEMM" in line]
+    assert calls, "MLX multiplies with something else"
+    assert all(f"CNR:{branch}" in line and "NThr:1" in line and "Dyn:0" in line for line in calls)
+
+
+@needs_mkl
+def test_plain_mkl_is_in_use_and_not_strict(in_a_process: Ask) -> None:
+    stray = {"MKL_VERBOSE": "1", "MKL_CBWR": "AVX2,STRICT"}
+    said = in_a_process(cpu_blas="mkl-plain", cpu_threads=1, compile=False, then=MULTIPLY, environment=stray)
+    assert said["environment"]["MKL_CBWR"] is None
+    assert said["key"]["blas branch"] == "plain"
+    calls = [line for line in said["output"].splitlines() if "SGEMM" in line]
+    assert calls
+    assert all("CNR:OFF" in line for line in calls)
+
+
+@needs_mkl
+def test_none_keeps_mkl_out(in_a_process: Ask) -> None:
+    said = in_a_process(cpu_blas="none", compile=False, then=MULTIPLY, environment={"MKL_VERBOSE": "1"})
+    assert "SGEMM" not in said["output"]
+    assert (said["name"], said["dtype"]) == ("cpu (MLX's own matrix library; eager: --no-compile)", None)
+
+
+@needs_mkl
+def test_dtype_overrides(in_a_process: Ask) -> None:
+    assert in_a_process(cpu_blas="mkl", dtype="bfloat16", compile=False)["dtype"] == "bfloat16"
+
+
+WITHOUT_MKL = "import tf_host.device.blas as blas; blas.find_mkl = lambda: None"
+
+
+def test_mkl_that_is_not_installed(in_a_process: Ask) -> None:
+    assert in_a_process(cpu_blas="mkl", first=WITHOUT_MKL)["refused"] == (
+        "--cpu-blas mkl cannot be served: MKL is not installed\n"
+        "hint: pip install 'tf-plugins[mkl]', or take --cpu-blas none"
+    )
+    assert in_a_process(cpu_blas="auto", first=WITHOUT_MKL, compile=False)["key"]["blas"] == "none"
+
+
+def test_mkl_that_does_not_load(in_a_process: Ask, tmp_path: Path) -> None:
+    broken = tmp_path / "libmkl_rt.so.9"
+    broken.write_bytes(b"no library")
+    instead = f"import tf_host.device.blas as blas, pathlib; blas.find_mkl = lambda: pathlib.Path({str(broken)!r})"
+    refused = in_a_process(cpu_blas="mkl-plain", first=instead)["refused"]
+    assert refused.startswith("--cpu-blas mkl cannot be served: MKL does not load: ")
+    assert in_a_process(cpu_blas="auto", first=instead, compile=False)["key"]["blas"] == "none"
+
+
+@needs_mkl
+def test_a_processor_that_mkl_is_not_strict_on(in_a_process: Ask) -> None:
+    other = "import tf_host.device.processor as p; p.vector_branch = lambda flags: 'SSE9'"
+    assert in_a_process(cpu_blas="mkl", first=other)["refused"] == (
+        "--cpu-blas mkl cannot be served: MKL does not take SSE9,STRICT on this processor\nhint: take --cpu-blas none"
+    )
+    assert in_a_process(cpu_blas="auto", first=other, compile=False)["key"]["blas"] == "none"
+
+
+def test_mlx_imported_before(in_a_process: Ask) -> None:
+    assert in_a_process(first="import mlx.core")["refused"] == (
+        "MLX was imported before the server could choose its matrix library\n"
+        "hint: start the server in a process of its own"
+    )
+
+
+def test_twice_the_same_is_free_and_anything_else_refused(in_a_process: Ask) -> None:
+    again = """
+said["again"] = prepare(ServerSettings(**asked["settings"])).name
+prepare(ServerSettings(**asked["settings"] | {"cpu_threads": 1}))
+"""
+    said = in_a_process(cpu_blas="none", compile=False, then=again)
+    assert said["again"] == said["name"]
+    assert said["refused"].startswith("this process was prepared with other settings for --cpu-blas")
+
+
+def test_this_process_is_prepared_already() -> None:
+    with pytest.raises(Refused, match="prepared with other settings"):
+        prepare(ServerSettings(cpu_threads=99))
+
+
+@pytest.mark.parametrize(("given", "used"), [("10", "4096"), ("9000", "9000")])
+def test_cuda_settings_come_before_mlx(in_a_process: Ask, given: str, used: str) -> None:
+    stray = {"MLX_ENABLE_TF32": "1", "MLX_CUDA_SDPA_CACHE_SIZE": given}
+    said = in_a_process(cpu_blas="none", compile=False, environment=stray)["environment"]
+    assert (said["MLX_ENABLE_TF32"], said["MLX_CUDA_SDPA_CACHE_SIZE"]) == ("0", used)
+
+
+COMPILED = """
+import mlx.core as mx, pathlib
+fn = mx.compile(lambda x: mx.tanh(x) * 3 + 1)
+mx.eval(fn(mx.ones((3,))))
+folder = pathlib.Path(os.environ["TMPDIR"])
+said["libraries"] = len(list(folder.rglob("*.so")))
+said["mode"] = oct(folder.stat().st_mode)[-3:]
+"""
+
+
+@needs_gxx
+def test_compiled_libraries_are_private_and_gone_at_exit(in_a_process: Ask) -> None:
+    said = in_a_process(cpu_blas="none", then=COMPILED)
+    assert said["compiled"]
+    assert said["name"] == "cpu (MLX's own matrix library)"
+    assert said["key"]["compiler"]
+    assert (said["libraries"], said["mode"]) == (2, "700")
+    assert not os.path.exists(said["environment"]["TMPDIR"])
+
+
+def test_without_a_compiler_it_says_eager(in_a_process: Ask, tmp_path: Path) -> None:
+    said = in_a_process(cpu_blas="none", path=tmp_path, then=COMPILED)
+    assert not said["compiled"]
+    assert said["name"] == "cpu (MLX's own matrix library; eager: no C++ compiler)"
+    assert (said["key"]["compiled"], said["key"]["compiler"], said["libraries"]) == ("false", "", 0)
+
+
+def test_with_a_compiler_that_fails_it_says_eager_and_works(in_a_process: Ask, tmp_path: Path) -> None:
+    broken = tmp_path / "g++"
+    broken.write_text('#!/bin/sh\n[ "$1" = --version ]\n')
+    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
+    said = in_a_process(cpu_blas="none", path=tmp_path, then=COMPILED)
+    assert not said["compiled"]
+    assert said["name"] == "cpu (MLX's own matrix library; eager: the C++ compiler fails)"
+
+
+def test_compile_that_is_asked_for_is_not_given_up_quietly(in_a_process: Ask, tmp_path: Path) -> None:
+    assert in_a_process(cpu_blas="none", compile=True, path=tmp_path)["refused"] == (
+        "--compile cannot be served: no C++ compiler\nhint: install g++, or leave --compile out to serve uncompiled"
+    )
+
+
+def test_the_key_tells_apart_what_moves_bits(in_a_process: Ask) -> None:
+    base = in_a_process(cpu_blas="none", compile=False)["key"]
+    assert base == in_a_process(cpu_blas="none", compile=False)["key"]
+    assert in_a_process(cpu_blas="none", compile=False, dtype="float32")["key"] == {**base, "dtype": "float32"}
+    assert {"mlx", "mlx-lm", "backend", "device", "instructions", "blas", "compiled", "dtype"} <= set(base)
+    assert all(isinstance(value, str) for value in base.values())
+
+
+@needs_mkl
+def test_the_key_holds_branch_version_and_threads(in_a_process: Ask) -> None:
+    key = in_a_process(cpu_blas="mkl", cpu_threads=1, compile=False)["key"]
+    assert key["blas version"] == metadata.version("mkl")
+    assert key["blas branch"].endswith(",STRICT")
+    assert key["blas threads"] == "1"
+
+
+def test_mlx_lm_leaves_the_limit_of_open_files(in_a_process: Ask) -> None:
+    before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3000, 5000))"
+    then = """
+import sys, resource
+said["imported"] = "mlx_lm" in sys.modules
+said["limit"] = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""
+    said = in_a_process(first=before, then=then, cpu_blas="none", compile=False)
+    assert (said["imported"], said["limit"]) == (True, [3000, 5000])
+
+
+def test_other_limits_can_still_be_set() -> None:
+    import resource
+
+    set_before = resource.setrlimit
+    assert import_mlx_lm().__name__ == "mlx_lm"
+    assert resource.setrlimit is set_before
+
+
+def test_memory_is_the_containers_share(tmp_path: Path) -> None:
+    whole = ram(())
+    assert whole > 1 << 28
+    limit = tmp_path / "memory.max"
+    limit.write_text("1048576\n")
+    assert ram((limit,)) == 1_048_576
+    limit.write_text("max\n")
+    assert ram((limit, tmp_path / "absent")) == whole
+    limit.write_text(str(1 << 62))
+    assert ram((limit,)) == whole
+
+
+def test_settings_and_plugins_import_no_mlx() -> None:
+    modules = "tf_host.settings, tf_host.plugins, tf_host.checkpoints, tf_host.device, tf_host.cli.serve"
+    code = f"import sys, {modules}; print([name for name in ('mlx', 'mlx_lm', 'transformers') if name in sys.modules])"
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,233 @@
+"""What a body may say: JSON types are taken at their word, and what is not served is refused by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.host.http.conftest import CONTEXT, World
+
+WRONG: list[tuple[str, Any]] = [
+    *(("max_tokens", value) for value in (-1, 0, "5", True, 1.0, [1], {})),
+    *(("temperature", value) for value in (float("nan"), float("inf"), -1, "0", True, [])),
+    *(("top_p", value) for value in (0, 1.5, -0.1, "1", True, float("nan"))),
+    *(("top_k", value) for value in (-2, "5", True, 1.5)),
+    *(("min_p", value) for value in (-0.1, 1.1, True, "0")),
+    *(("repetition_penalty", value) for value in (0, -1, True, "1")),
+    *(("presence_penalty", value) for value in (-2.1, 3, True)),
+    *(("frequency_penalty", value) for value in (-2.1, 3, "0")),
+    *(("seed", value) for value in (1.5, "1", True, 1 << 64, -(1 << 63) - 1)),
+    *(("stop", value) for value in (5, [5], [None], "", ["a", ""], {}, True, ["x"] * 17, "x" * 1001)),
+    *(("logit_bias", value) for value in ([], {"a": 1}, {"1": "2"}, {"1": True}, {"1": 101}, {"-1": 1}, {"99999": 1})),
+    *(("stop_token_ids", value) for value in (5, ["a"], [True], [-1])),
+    *(("stream", value) for value in ("true", 1)),
+    *(("draft", value) for value in ("no", 0)),
+    *(("ignore_eos", value) for value in ("no", 1)),
+    *(("return_token_ids", value) for value in ("no", 1)),
+    *(("n", value) for value in (0, 2, "1", True, 1.0)),
+    *(("model", value) for value in (5, [], True)),
+]
+UNSERVED: list[tuple[str, Any]] = [
+    ("best_of", 2),
+    ("echo", True),
+    ("suffix", "end"),
+    ("min_tokens", 5),
+    ("use_beam_search", True),
+    ("prompt_logprobs", 1),
+    ("chat_template", "{{ 1 }}"),
+    ("functions", [{}]),
+    ("audio", {}),
+    ("modalities", ["text", "audio"]),
+    ("adapters", "x"),
+    ("logits_processors", ["x"]),
+    ("include_stop_str_in_output", True),
+]
+
+
+def wrong(answer: Any, param: str | None) -> dict[str, Any]:
+    assert answer.status_code == 400, answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["param"] == param
+    assert error["type"] == "invalid_request_error"
+    assert param is None or param.split("[")[0].split(".")[0] in error["message"]
+    return error
+
+
+def post(world: World, path: str, body: dict[str, Any]) -> Any:
+    """NaN and the like go out as Python writes them."""
+    return world.client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG, ids=[f"{f}={v!r:.20}" for f, v in WRONG])
+def test_a_wrong_type_or_range_names_its_field(world: World, field: str, value: Any) -> None:
+    wrong(post(world, "/v1/completions", {"prompt": "hi", field: value}), field)
+    chat = {"messages": [{"role": "user", "content": "hi"}], field: value}
+    wrong(post(world, "/v1/chat/completions", chat), field)
+    assert world.chat().status_code == 200  # the next request works
+    assert len(world.engine.requests) == 1
+
+
+@pytest.mark.parametrize(("field", "value"), UNSERVED)
+def test_what_is_not_served_is_refused_by_name(world: World, field: str, value: Any) -> None:
+    error = wrong(world.complete(**{field: value}), field)
+    assert "not served" in error["message"]
+    assert error["code"] == "unsupported_parameter"
+
+
+def test_null_is_the_default(world: World) -> None:
+    fields = [f for f, _ in WRONG + UNSERVED]
+    answer = world.chat(**dict.fromkeys(fields))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["tf"]["ignored"] == []
+
+
+def test_values_that_ask_for_nothing_pass(world: World) -> None:
+    quiet = {"n": 1, "best_of": 1, "echo": False, "suffix": "", "min_tokens": 0, "modalities": ["text"]}
+    assert world.complete(**quiet).status_code == 200
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 10**9, 1 << 70])
+def test_top_k_may_be_off(world: World, top_k: int) -> None:
+    assert world.chat(top_k=top_k).status_code == 200
+    assert world.engine.requests[-1].sampling.top_k == 0
+
+
+def test_unknown_fields_are_listed(world: World) -> None:
+    assert world.chat(foo=1, user="me", zoo=None).json()["tf"]["ignored"] == ["foo", "user"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [[], ["a", "b"], [[1], [2]], [1, "a"], [True], [1.0], [-1], [10**6], [1 << 40], [1 << 70], 5, None, {}, "", [[]]],
+)
+def test_a_prompt_that_cannot_be_served_is_refused(world: World, prompt: Any) -> None:
+    wrong(post(world, "/v1/completions", {"prompt": prompt}), "prompt")
+    assert world.complete().status_code == 200
+
+
+@pytest.mark.parametrize("prompt", ["hi", ["hi"], [74, 75], [[74, 75]]])
+def test_prompts_of_each_form(world: World, prompt: Any) -> None:
+    assert world.complete(prompt).status_code == 200
+    assert world.engine.requests[-1].prompt == (74, 75)
+
+
+def test_completions_parse_control_tokens(world: World) -> None:
+    world.complete("<|im_start|>")
+    assert world.engine.requests[-1].prompt == (1,)
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([], "messages"),
+        ("hi", "messages"),
+        (None, "messages"),
+        ([5], "messages[0]"),
+        ([{"content": "hi"}], "messages[0].role"),
+        ([{"role": "boss", "content": "hi"}], "messages[0].role"),
+        ([{"role": "user", "content": "a"}, {"role": "user"}], "messages[1]"),
+        ([{"role": "user", "content": None}], "messages[0]"),
+        ([{"role": "user", "content": 5}], "messages[0].content"),
+        ([{"role": "user", "content": [5]}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "input_audio"}]}], "messages[0].content"),
+        ([{"role": "user", "content": "\ud800"}], None),
+    ],
+)
+def test_messages_that_cannot_be_served(world: World, messages: Any, param: str | None) -> None:
+    error = wrong(post(world, "/v1/chat/completions", {"messages": messages}), param)
+    kinds = [part.get("type") for part in messages[0]["content"]] if "[{'type'" in str(messages) else []
+    if "image_url" in kinds:
+        assert "images are not served" in error["message"]
+
+
+def test_missing_fields_are_named(world: World) -> None:
+    assert wrong(post(world, "/v1/chat/completions", {}), "messages")["code"] == "missing_required_parameter"
+    assert wrong(post(world, "/v1/completions", {}), "prompt")["code"] == "missing_required_parameter"
+
+
+def test_text_parts_are_joined(world: World, text: Any) -> None:
+    world.chat([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}])
+    assert "one\ntwo" in text.decode(world.engine.requests[-1].prompt)
+
+
+def test_a_developer_is_a_system(world: World, text: Any) -> None:
+    messages = [{"role": "developer", "content": "be brief"}, {"role": "user", "content": "hi"}]
+    assert post(world, "/v1/chat/completions", {"messages": messages}).status_code == 200
+    assert text.decode(world.engine.requests[-1].prompt).startswith("<|im_start|>system\nbe brief")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"5", b"null", b"\xff", b'{"a":' * 5000, b"[" * 100_000])
+def test_a_body_that_is_no_object(world: World, data: bytes) -> None:
+    answer = world.client.post("/v1/completions", content=data, headers={"Content-Type": "application/json"})
+    assert wrong(answer, None)["code"] == "invalid_json"
+
+
+def test_limits_under_both_names(world: World) -> None:
+    assert world.chat(max_tokens=2, max_completion_tokens=2).json()["usage"]["completion_tokens"] == 2
+    assert world.chat(max_completion_tokens=3).json()["usage"]["completion_tokens"] == 3
+    wrong(world.chat(max_tokens=2, max_completion_tokens=3), "max_tokens")
+
+
+def test_logprobs_in_range(world: World) -> None:
+    wrong(world.chat(top_logprobs=2), "top_logprobs")
+    wrong(world.chat(logprobs=True, top_logprobs=21), "top_logprobs")
+    wrong(world.chat(logprobs=1), "logprobs")
+    for value in (-1, 21, True, "1"):
+        wrong(world.complete(logprobs=value), "logprobs")
+
+
+def test_stream_options_need_a_stream(world: World) -> None:
+    wrong(world.chat(stream_options={}), "stream_options")
+    wrong(world.chat(stream=True, stream_options={"include_usage": "yes"}), "stream_options.include_usage")
+
+
+def test_sampling_reaches_the_engine(world: World) -> None:
+    fields = {"temperature": 0.5, "top_k": 7, "top_p": 0.9, "min_p": 0.1, "seed": -1, "repetition_penalty": 1.1,
+              "presence_penalty": 0.2, "frequency_penalty": 0.3, "logit_bias": {"5": -100}}  # fmt: skip
+    answer = world.chat(**fields, draft=False, ignore_eos=True, max_tokens=4)
+    request = world.engine.requests[-1]
+    sampling = request.sampling
+    assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p) == (0.5, 7, 0.9, 0.1)
+    assert (sampling.repetition, sampling.presence, sampling.frequency) == (1.1, 0.2, 0.3)
+    assert sampling.logit_bias == {5: -100.0}
+    assert sampling.seed == answer.json()["tf"]["seed"] == (1 << 64) - 1
+    assert not request.draft
+    assert request.end_ids == frozenset()
+
+
+def test_a_seed_is_drawn_for_each_request(world: World) -> None:
+    seeds = [world.chat().json()["tf"]["seed"] for _ in range(3)]
+    assert len(set(seeds)) == 3
+    assert seeds == [request.sampling.seed for request in world.engine.requests]
+
+
+def test_a_temperature_near_zero_is_greedy(world: World) -> None:
+    world.chat(temperature=1e-30)
+    assert world.engine.requests[-1].sampling.temperature == 0
+
+
+def test_stop_tokens_end_a_reply_without_text(world: World, text: Any) -> None:
+    ids = text.encode("Hello, world!", special=False)
+    answer = world.complete(stop_token_ids=[ids[2]], return_token_ids=True).json()
+    assert answer["choices"][0]["text"] == text.decode(ids[:2])
+    assert answer["choices"][0]["token_ids"] == ids[:3]
+    assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_prompt_past_the_context_is_refused_with_the_numbers(world: World) -> None:
+    error = wrong(world.complete([5] * 150, max_tokens=51), "prompt")
+    assert error["code"] == "context_length_exceeded"
+    assert {"200", "201", "150", "51", "50"} <= set(error["message"].replace(",", "").replace(";", "").split())
+    error = wrong(world.complete([5] * CONTEXT), "prompt")
+    assert error["code"] == "context_length_exceeded"
+    assert world.engine.requests == []
+
+
+def test_a_reply_is_capped_to_the_room(world: World) -> None:
+    assert world.complete([5] * 190, ignore_eos=True).json()["usage"]["completion_tokens"] == 10
+    assert world.complete([5] * 190, max_tokens=10).status_code == 200

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.host.http.conftest import World
+from tf_host.http import Metrics
+from tf_plugins.types import RoundDone, StreamDone
+
+SNAPSHOT = {"reading": 1, "decoding": 2, "waiting": 3, "parallel": 4, "budget": 100, "ledger": {"streams": 25}}
+
+
+def values(text: str) -> dict[str, float]:
+    """Sample values by name and labels."""
+    return {
+        sample.name + "".join(f"[{v}]" for _, v in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_rounds_and_streams_are_counted() -> None:
+    metrics = Metrics()
+    metrics.round_done(RoundDone(2, 5, 8, 0.03, {"copy": 3, "llama": 4}, {"copy": 2}))
+    metrics.round_done(RoundDone(1, 1, 1, 0.01))
+    metrics.stream_done(StreamDone("a", "stop", 10, 4, [1, 2, 3], 2, 0.5))
+    metrics.stream_done(StreamDone("b", "cancelled", 10, 0, [], 0, 0.5))
+    metrics.first_token(0.2)
+    found = values(metrics.exposition(SNAPSHOT, "tiny").decode())
+    assert found["tf:round_seconds_count"] == 2
+    assert found["tf:round_rows_sum"] == 6
+    assert found["tf:round_padded_rows_sum"] == 9
+    assert (found["tf:drafted_tokens_total[copy]"], found["tf:accepted_tokens_total[copy]"]) == (3, 2)
+    assert (found["tf:drafted_tokens_total[llama]"], found["tf:accepted_tokens_total[llama]"]) == (4, 0)
+    assert (found["tf:streams_total[stop]"], found["tf:streams_total[cancelled]"]) == (1, 1)
+    assert (found["tf:prompt_tokens_total"], found["tf:cached_tokens_total"]) == (20, 4)
+    assert found["tf:reply_tokens_total"] == 3
+    assert found["tf:first_token_seconds_sum"] == 0.2
+
+
+def test_the_engine_is_shown_as_it_is_now() -> None:
+    found = values(Metrics().exposition(SNAPSHOT, "tiny").decode())
+    assert (found["tf:streams_running"], found["tf:streams_waiting"], found["tf:lanes"]) == (3, 3, 4)
+    assert (found["tf:ledger_bytes[streams]"], found["tf:ledger_budget_bytes"]) == (25, 100)
+    assert found["tf:ledger_used_ratio"] == 0.25
+
+
+def test_names_of_vllm_dashboards() -> None:
+    metrics = Metrics()
+    metrics.stream_done(StreamDone("a", "stop", 10, 4, [1, 2, 3], 2, 0.5))
+    metrics.round_done(RoundDone(2, 5, 8, 0.03, {"copy": 3}, {"copy": 2}))
+    found = values(metrics.exposition(SNAPSHOT, "tiny").decode())
+    assert found["vllm:num_requests_running[tiny]"] == 3
+    assert found["vllm:num_requests_waiting[tiny]"] == 3
+    assert found["vllm:kv_cache_usage_perc[tiny]"] == 0.25
+    assert found["vllm:request_success_total[stop][tiny]"] == 1
+    assert found["vllm:generation_tokens_total[tiny]"] == 3
+    assert found["vllm:spec_decode_num_accepted_tokens_total[tiny][copy]"] == 2
+    assert found["vllm:e2e_request_latency_seconds_count[tiny]"] == 1
+
+
+def test_requests_are_counted_by_route_and_status(world: World) -> None:
+    before = values(world.client.get("/metrics").text)
+    world.chat()
+    world.chat(stream=True)
+    world.chat(temperature=-1)
+    world.client.get("/v1/models/xyz")
+    world.client.get("/secret/path")
+    answer = world.client.get("/metrics")
+    after = values(answer.text)
+
+    def more(name: str) -> float:
+        return after.get(name, 0) - before.get(name, 0)
+
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert more("tf:http_responses_total[/v1/chat/completions][200]") == 2
+    assert more("tf:http_responses_total[/v1/chat/completions][400]") == 1
+    assert more("tf:http_responses_total[/v1/models/{name:path}][404]") == 1
+    assert more("tf:http_responses_total[other][404]") == 1
+    assert more("tf:first_token_seconds_count") == 2
+    assert "secret" not in answer.text

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.host.http.conftest import World
+from tf_host.text import Text
+
+
+def post(world: World, path: str, **body: Any) -> Any:
+    return world.client.post(path, json=body)
+
+
+def test_a_text_is_tokenized_as_completions_do(world: World, text: Text) -> None:
+    answer = post(world, "/tokenize", prompt="hi <|im_end|>", return_token_strs=True).json()
+    world.complete("hi <|im_end|>")
+    assert answer["tokens"] == list(world.engine.requests[-1].prompt)
+    assert answer["count"] == len(answer["tokens"])
+    assert answer["max_model_len"] == 200
+    assert "".join(answer["token_strs"]) == "hi <|im_end|>"
+    assert post(world, "/tokenize", prompt="hi").json()["token_strs"] is None
+    assert post(world, "/tokenize", prompt="").json()["tokens"] == []
+
+
+def test_a_conversation_is_tokenized_as_chat_does(world: World) -> None:
+    world.chat("hello <|im_end|>")
+    answer = post(world, "/tokenize", messages=[{"role": "user", "content": "hello <|im_end|>"}])
+    assert answer.json()["tokens"] == list(world.engine.requests[-1].prompt)
+
+
+def test_tokens_become_text_again(world: World) -> None:
+    tokens = post(world, "/tokenize", prompt="naïve 🚀 <|im_start|>").json()["tokens"]
+    assert post(world, "/detokenize", tokens=tokens).json() == {"prompt": "naïve 🚀 <|im_start|>"}
+    assert post(world, "/detokenize", tokens=[]).json() == {"prompt": ""}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/tokenize", {}, "prompt"),
+        ("/tokenize", {"prompt": 5}, "prompt"),
+        ("/tokenize", {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}, "prompt"),
+        ("/tokenize", {"prompt": "a", "add_special_tokens": 1}, "add_special_tokens"),
+        ("/tokenize", {"messages": [{"role": "x", "content": "a"}]}, "messages[0].role"),
+        ("/detokenize", {}, "tokens"),
+        ("/detokenize", {"tokens": "a"}, "tokens"),
+        ("/detokenize", {"tokens": [True]}, "tokens"),
+        ("/detokenize", {"tokens": [1 << 40]}, "tokens"),
+        ("/detokenize", {"tokens": [-1]}, "tokens"),
+    ],
+)
+def test_wrong_fields_are_named(world: World, path: str, body: dict[str, Any], param: str) -> None:
+    answer = world.client.post(path, json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
+
+
+def test_another_model_is_404(world: World) -> None:
+    assert post(world, "/tokenize", model="other", prompt="hi").status_code == 404
+    assert post(world, "/detokenize", model="other", tokens=[5]).status_code == 404

@@ -1,0 +1,252 @@
+"""The facade: one plugin at a time, joined in settings order, and every failure has a name."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tf_host.plugins import Found, LoadedPlugin, Plugins
+from tf_host.plugins.checks import HOOKS, checked
+from tf_plugins import Plugin, PluginError, Refused, TfError, hookimpl
+from tf_plugins.types import NamedCheckpoint, Refusal
+
+STOP = Refusal("no", "it is refused", "do not ask")
+
+
+def plugins(**answers: dict[str, Any]) -> Plugins:
+    """Plugins by name, in order; each hook's answer is a value to return, or an exception to raise."""
+    loaded = []
+    for name, hooks in answers.items():
+        found = Found(name, EntryPoint(name, f"{name}:Mine", "tf_plugins"), f"dist-{name}", "1.0")
+        methods = {hook: hookimpl(_method(hook, answer)) for hook, answer in hooks.items()}
+        named, implemented = checked(found, type(name, (Plugin,), {"api_version": 1, **methods}))
+        loaded.append(LoadedPlugin(found, named(None), implemented))
+    return Plugins(loaded)
+
+
+def _method(hook: str, answer: Any) -> Any:
+    def say(facts: Any) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer(facts) if callable(answer) else answer
+
+    parameters = HOOKS[hook]
+    source = (
+        f"def {hook}(self{''.join(', ' + name for name in parameters)}): return say({', '.join(parameters) or None})"
+    )
+    space: dict[str, Any] = {"say": say}
+    exec(source, space)
+    return space[hook]
+
+
+def checkpoint(name: str) -> NamedCheckpoint:
+    return NamedCheckpoint(name, lambda progress: None)  # type: ignore[arg-type, return-value]
+
+
+class FakeProposer:
+    label = "fake"
+
+    def __init__(self, name: str, released: list[str] | None = None) -> None:
+        self.name = name
+        self.released = [] if released is None else released
+
+    def growth(self) -> None: ...
+
+    open = unread = propose = observe = close = kept = shed = costs = growth
+
+    def release(self) -> None:
+        self.released.append(self.name)
+
+
+class FakeAdmission:
+    budget = parallel = 1
+
+    def never(self) -> None: ...
+
+    admit = keep = release = used = never
+
+
+# collectors
+
+
+def test_collected_in_settings_order() -> None:
+    asked = plugins(b={"checkpoints": [checkpoint("2"), checkpoint("1")]}, a={"checkpoints": (checkpoint("3"),)})
+    assert [one.name for one in asked.checkpoints()] == ["2", "1", "3"]
+
+
+def test_nothing_and_none_are_nothing() -> None:
+    asked = plugins(a={"checkpoints": []}, b={"checkpoints": None}, c={"round_done": None})
+    assert asked.checkpoints() == ()
+    assert asked.families() == ()
+
+
+@pytest.mark.parametrize("hook", ["checkpoints", "families", "proposers", "admission", "refuse_start"])
+def test_an_exception_names_the_plugin(hook: str) -> None:
+    asked = plugins(good={"round_done": None}, bad={hook: ValueError("a b\nc")})
+    with pytest.raises(PluginError) as caught:
+        getattr(asked, hook)(*[SimpleNamespace()] * len(HOOKS[hook]))
+    error = caught.value
+    assert (error.plugin, error.distribution, error.hook, error.cause) == ("bad", "dist-bad", hook, "ValueError: a b")
+    assert isinstance(error.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("hook", ["proposers", "admission"])
+def test_a_refusal_passes_as_it_is(hook: str) -> None:
+    with pytest.raises(Refused) as caught:
+        getattr(plugins(a={hook: Refused(STOP)}), hook)(SimpleNamespace())
+    assert caught.value.refusal is STOP
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (checkpoint("x"), "it returned NamedCheckpoint and not a sequence of NamedCheckpoint"),
+        ("demo", "it returned str and not a sequence of NamedCheckpoint"),
+        ({checkpoint("x")}, "it returned set and not a sequence of NamedCheckpoint"),
+        ([checkpoint("x"), "demo"], "its str is no NamedCheckpoint: it has no type NamedCheckpoint"),
+        ([checkpoint("x"), checkpoint("x")], "it gives the name 'x', and plugin 'bad' gives it too"),
+    ],
+)
+def test_rubbish_in_a_collector(answer: Any, cause: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        plugins(bad={"checkpoints": answer}).checkpoints()
+    assert (caught.value.plugin, caught.value.hook, caught.value.cause) == ("bad", "checkpoints", cause)
+
+
+@pytest.mark.parametrize("hook", ["checkpoints", "proposers"])
+def test_a_name_that_two_plugins_give(hook: str) -> None:
+    make = checkpoint if hook == "checkpoints" else FakeProposer
+    asked = plugins(first={hook: [make("x")]}, second={hook: [make("y"), make("x")]})
+    with pytest.raises(PluginError) as caught:
+        getattr(asked, hook)(*[SimpleNamespace()] * len(HOOKS[hook]))
+    assert caught.value.plugin == "second"
+    assert caught.value.cause == "it gives the name 'x', and plugin 'first' gives it too"
+
+
+def test_an_object_that_lacks_a_method() -> None:
+    class Half:
+        name = "half"
+
+    with pytest.raises(PluginError, match="its Half is no Proposer: it has no label"):
+        plugins(a={"proposers": [Half()]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_proposers_get_the_facts_and_keep_their_order() -> None:
+    asked = plugins(a={"proposers": lambda facts: [FakeProposer(facts.tag)]}, b={"proposers": [FakeProposer("b")]})
+    made = asked.proposers(SimpleNamespace(tag="seen"))  # type: ignore[arg-type]
+    assert [proposer.name for proposer in made] == ["seen", "b"]
+
+
+@pytest.mark.parametrize("failure", [ValueError("late"), Refused(STOP), [FakeProposer("1")], "rubbish"])
+def test_proposers_already_made_are_released_when_one_fails(failure: Any) -> None:
+    released: list[str] = []
+    first = [FakeProposer("1", released), FakeProposer("2", released)]
+    with pytest.raises(TfError):
+        plugins(a={"proposers": first}, b={"proposers": failure}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+    assert released == ["2", "1"]
+
+
+def test_a_release_that_fails_does_not_hide_the_cause(caplog: pytest.LogCaptureFixture) -> None:
+    class Stuck(FakeProposer):
+        def release(self) -> None:
+            raise RuntimeError("stuck")
+
+    released: list[str] = []
+    made = [FakeProposer("1", released), Stuck("2")]
+    with pytest.raises(Refused):
+        plugins(a={"proposers": made}, b={"proposers": Refused(STOP)}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+    assert released == ["1"]
+    assert "a Stuck failed while it was released" in caplog.text
+
+
+# deciders
+
+
+def test_the_first_refusal_stands_and_ends_the_search() -> None:
+    asked: list[str] = []
+
+    def note(name: str, answer: Refusal | None) -> Any:
+        return lambda facts: asked.append(name) or answer
+
+    other = Refusal("other", "later", "")
+    four = plugins(
+        a={"refuse_start": note("a", None), "refuse_request": note("a", None)},
+        b={"refuse_start": note("b", STOP), "refuse_request": note("b", STOP)},
+        c={"refuse_start": note("c", other), "refuse_request": note("c", other)},
+    )
+    assert four.refuse_start(SimpleNamespace()) is STOP  # type: ignore[arg-type]
+    assert four.refuse_request(SimpleNamespace()) is STOP  # type: ignore[arg-type]
+    assert asked == ["a", "b", "a", "b"]
+
+
+@pytest.mark.parametrize("answer", [False, True, [], [STOP], "no"])
+def test_a_decider_answers_a_refusal_or_none(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    asked = plugins(a={"refuse_start": answer, "refuse_request": answer}, b={"refuse_start": STOP})
+    with pytest.raises(PluginError, match=f"refuse_start: it returned {type(answer).__name__}"):
+        asked.refuse_start(SimpleNamespace())  # type: ignore[arg-type]
+    refusal = asked.refuse_request(SimpleNamespace())  # type: ignore[arg-type]
+    assert refusal is not None
+    assert (refusal.status, refusal.name) == (500, "plugin_error")
+
+
+def test_no_objection() -> None:
+    asked = plugins(a={"refuse_start": None, "refuse_request": None})
+    assert asked.refuse_start(SimpleNamespace()) is None  # type: ignore[arg-type]
+    assert asked.refuse_request(SimpleNamespace()) is None  # type: ignore[arg-type]
+
+
+def test_a_failed_look_at_a_request_refuses_it_with_500(caplog: pytest.LogCaptureFixture) -> None:
+    refusal = plugins(bad={"refuse_request": KeyError("x")}).refuse_request(SimpleNamespace())  # type: ignore[arg-type]
+    assert refusal is not None
+    assert (refusal.status, refusal.reason) == (500, "plugin 'bad' failed while it looked at the request")
+    assert "plugin 'bad' (dist-bad 1.0) failed in refuse_request: KeyError: 'x'" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+def test_the_first_admission_is_taken() -> None:
+    mine = FakeAdmission()
+    asked = plugins(a={"admission": None}, b={"admission": mine}, c={"admission": FakeAdmission()})
+    assert asked.admission(SimpleNamespace()) is mine  # type: ignore[arg-type]
+
+
+def test_an_admission_must_be_one() -> None:
+    with pytest.raises(PluginError, match="its answer has no budget"):
+        plugins(a={"admission": []}).admission(SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_without_an_admission_nothing_starts() -> None:
+    with pytest.raises(TfError, match="no plugin in use decides on admission\nhint: add llama-budget"):
+        plugins(a={"admission": None}).admission(SimpleNamespace())  # type: ignore[arg-type]
+
+
+# observers
+
+
+@pytest.mark.parametrize("hook", ["round_done", "stream_done"])
+@pytest.mark.parametrize("error", [ValueError("bad day"), SystemExit(3)])
+def test_what_an_observer_raises_goes_no_further(
+    hook: str, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+    asked = plugins(a={hook: error}, b={hook: lambda event: told.append(event)})
+    for event in ("1", "2"):
+        getattr(asked, hook)(event)
+    assert told == ["1", "2"]
+    assert caplog.text.count(f"plugin 'a' (dist-a 1.0) failed in {hook}: {type(error).__name__}") == 1
+    assert "Traceback" in caplog.text
+
+
+def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(event: Exception) -> None:
+        raise event
+
+    asked = plugins(a={"round_done": fail, "stream_done": fail})
+    with caplog.at_level(logging.ERROR):
+        for event in (ValueError(1), ValueError(2), KeyError(3)):
+            asked.round_done(event)  # type: ignore[arg-type]
+            asked.stream_done(event)  # type: ignore[arg-type]
+    assert len(caplog.records) == 4

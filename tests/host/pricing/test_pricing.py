@@ -1,0 +1,193 @@
+"""Pricing behind the lanes' protocol: what each call decides and learns."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.priced_server import PLAN, Drafter
+from tf_host.lanes.depths import FORCED, DraftSample, Offer, Outcome, RoundSample, StreamView
+from tf_host.pricing import Pricing
+from tf_host.pricing.pricing import DEEPER_EVERY, STALE
+from tf_plugins.types import Costs
+
+COPY, DRAFTER = 0, 1
+
+
+def seconds(rows: int) -> float:
+    return 0.076 + 0.004 * rows
+
+
+def view(stream: int = 1, context: int = 100, most: int = 15, left: int = 100, unread: int = 0) -> StreamView:
+    return StreamView(stream, context, 90, left, most, 0.0, (0, unread))
+
+
+def started(copy_kept: int = 9, drafter_kept: int = 3, step: float = 0.01) -> Pricing:
+    copies, drafter = Drafter(step=0.0, name="copy"), Drafter(reports=Costs(step=step))
+    pricing = Pricing(PLAN, [copies, drafter])
+    pricing.seed_rounds([(rows, 256, seconds(rows)) for rows in range(1, 17)])
+    pricing.seed_acceptance(COPY, [(10, copy_kept)] * 20)
+    pricing.seed_acceptance(DRAFTER, [(4, drafter_kept)] * 20)
+    warm(pricing)
+    return pricing
+
+
+def warm(pricing: Pricing) -> None:
+    """A plain round, so that the plain one is timed."""
+    pricing.plan([view(0)])
+    land(pricing, {0: (None, 0, 0)})
+    pricing.forget(0)
+
+
+def land(pricing: Pricing, outcomes: dict[int, tuple[int | None, int, int]], took: float | None = None) -> None:
+    """A round over: proposer, drafted and kept of each stream."""
+    rows = sum(1 + drafted for _, drafted, _ in outcomes.values())
+    results = tuple(Outcome(stream, 100, *rest) for stream, rest in outcomes.items())
+    pricing.record_round(RoundSample(rows, (rows,), took or seconds(rows), results))
+
+
+def draft(pricing: Pricing, proposer: int, offers: dict[int, int], took: float) -> None:
+    pricing.record_draft(DraftSample(proposer, tuple(Offer(s, proposer, n) for s, n in offers.items()), 0, took))
+
+
+def test_a_stream_may_draft_all_that_its_window_holds() -> None:
+    assert started().plan([view(1, most=15), view(2, most=3), view(3, most=0)]) == {1: 15, 2: 3, 3: 0}
+
+
+def test_alone_the_drafter_gets_the_depth_that_pays_and_no_more_than_the_window() -> None:
+    pricing = started()
+    pricing.plan([view()])
+    depth = pricing.choose(view(), DRAFTER)
+    assert 3 <= depth <= 8
+    pricing.plan([view(most=2)])
+    assert pricing.choose(view(most=2), DRAFTER) == 2
+
+
+def test_the_first_round_of_a_cold_server_times_the_plain_one() -> None:
+    pricing = Pricing(PLAN, [Drafter()])
+    assert pricing.plan([view()]) == {}
+    assert pricing.plan([view(1), view(2)]) == {}
+    land(pricing, {1: (None, 0, 0)})
+    assert pricing.plan([view()]) == {1: 15}
+
+
+def test_one_depth_more_is_tried_every_eighth_drafted_round() -> None:
+    pricing = started()
+    depths = []
+    for _ in range(3 * DEEPER_EVERY):
+        pricing.plan([view()])
+        depths.append(pricing.choose(view(), DRAFTER))  # nothing is judged, so the best stays the best
+    deeper = [index + 1 for index, depth in enumerate(depths) if depth == depths[0] + 1]
+    assert deeper == [8, 16, 24]
+    assert set(depths) == {depths[0], depths[0] + 1}
+
+
+def test_a_depth_that_would_cost_a_tenth_is_not_tried() -> None:
+    pricing = started()
+    depths = []
+    for round in range(20 * DEEPER_EVERY):
+        pricing.plan([view()])
+        depth = pricing.choose(view(), DRAFTER)
+        depths.append(depth)
+        land(pricing, {1: (DRAFTER, depth, min(2, depth))}, took=0.08 if depth <= 3 else 0.16)
+    assert set(depths[-100:]) == {3, 4}
+    assert depths[-100:].count(4) <= 2  # only when it was not timed for long
+
+
+def test_the_plain_round_is_timed_again_where_the_margin_is_thin() -> None:
+    pricing, depths = started(drafter_kept=1), []
+    for _ in range(STALE + 2):
+        pricing.plan([view()])
+        depth = pricing.choose(view(), DRAFTER)
+        depths.append(depth)
+        land(pricing, {1: (DRAFTER if depth else None, depth, min(depth, 1))})
+    assert depths.index(0) == STALE
+    assert depths[STALE + 1] > 0
+
+
+def test_a_proposer_that_sleeps_is_priced_whatever_it_reports() -> None:
+    pricing = started()
+    pricing.plan([view()])
+    depth = pricing.choose(view(), DRAFTER)
+    draft(pricing, DRAFTER, {1: depth}, took=depth * 0.5)
+    land(pricing, {1: (DRAFTER, depth, depth)})
+    pricing.plan([view()])
+    assert pricing.choose(view(), DRAFTER) == 0
+
+
+def test_copies_give_way_to_a_drafter_that_brings_more() -> None:
+    pricing = started(copy_kept=0)
+    pricing.plan([view()])
+    assert pricing.choose(view(), COPY) == 0
+    assert pricing.choose(view(), DRAFTER) > 0
+
+
+def test_copies_that_stand_are_asked_first_and_in_full() -> None:
+    pricing = started(copy_kept=10)
+    pricing.plan([view()])
+    assert pricing.choose(view(), COPY) == 15
+
+
+def test_a_copied_window_that_costs_more_than_it_lands_is_cut_to_what_pays() -> None:
+    pricing = started(copy_kept=10)
+    pricing.seed_rounds([(rows, 256, 0.08 if rows <= 8 else 0.8) for rows in range(1, 17)])
+    streams = [view(1), view(2)]
+    pricing.plan(streams)
+    asked = {v.id: pricing.choose(v, COPY) for v in streams}
+    draft(pricing, COPY, asked, took=1e-5)
+    sent = pricing.trim([Offer(stream, COPY, tokens) for stream, tokens in asked.items()])
+    assert sum(asked.values()) > 6
+    assert sum(sent.values()) == 6  # two rows pending, eight in all
+
+
+def test_what_a_grammar_forces_is_worth_its_rows() -> None:
+    pricing = started()
+    streams = [view(1), view(2)]
+    pricing.plan(streams)
+    assert pricing.trim([Offer(1, FORCED, 5)]) == {1: 5}
+
+
+def test_streams_that_share_a_round_are_priced_together_around_a_copy() -> None:
+    def drafted(copied: int) -> int:
+        pricing = started(copy_kept=10, step=0.001)
+        streams = [view(1, most=13), view(2)]
+        pricing.plan(streams)
+        asked = {v.id: pricing.choose(v, COPY) for v in streams}
+        assert asked[1] >= copied
+        draft(pricing, COPY, {1: copied, 2: 0}, took=1e-5)
+        return pricing.choose(view(2), DRAFTER)
+
+    assert drafted(copied=2) >= 3
+    assert drafted(copied=12) == 2  # no row in a second forward
+
+
+def test_shared_rounds_feed_no_fit_but_their_own_surcharge() -> None:
+    pricing = started()
+    before = pricing._rounds.by_drafts(1, 15, 256)
+    for _ in range(50):
+        pricing.plan([view(1), view(2)])
+        land(pricing, {1: (None, 0, 0), 2: (None, 0, 0)}, took=0.2)
+    assert pricing._rounds.by_drafts(1, 15, 256) == before
+    pricing.plan([view(1), view(2)])
+    assert pricing._round_seconds(0)[0] == pytest.approx(0.2, rel=0.05)
+
+
+def test_a_failing_costs_call_is_no_reason_to_stop() -> None:
+    class Broken(Drafter):
+        def costs(self) -> Costs:
+            raise RuntimeError("no")
+
+    pricing = Pricing(PLAN, [Broken(step=0.0)])
+    pricing.seed_rounds([(rows, 256, seconds(rows)) for rows in range(1, 17)])
+    warm(pricing)
+    assert pricing.plan([view()]) == {1: 15}
+    assert pricing.choose(view(), 0) > 0
+
+
+def test_nothing_is_kept_of_a_stream_that_ended() -> None:
+    pricing = started()
+    for stream in range(5):
+        pricing.plan([view(stream)])
+        pricing.choose(view(stream), DRAFTER)
+        pricing.forget(stream)
+    pricing.forget(77)
+    assert not pricing._streams._open

@@ -1,0 +1,147 @@
+"""A server's rounds, simulated: what pricing costs where drafts don't pay, and what it reaches where they do."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.priced_server import PLAN, Drafter, Reply, Result, serve
+from tf_host.lanes.depths import FixedDepths, NoDrafts
+from tf_host.pricing import Pricing
+from tf_plugins.rows import RowPlan
+from tf_plugins.types import Costs
+
+GPU = RowPlan.for_device("gpu", 8_192, widths=tuple(range(2, 17)), tile=16)
+
+
+def cpu(rows: int, bucket: int) -> float:
+    """Seconds of a round as a small model on a CPU has them: a step where the kernels change, keys that cost."""
+    return 0.050 + (0.003 * rows if rows <= 4 else 0.008 + 0.003 * rows) + 1.2e-5 * bucket
+
+
+def gpu(rows: int, bucket: int) -> float:
+    """Seconds of a round as a large model on a GPU has them: nearly flat."""
+    return 0.024 + 0.00018 * rows
+
+
+def replies(acceptance: float, count: int = 24, tokens: int = 160, seed: int = 5) -> list[Reply]:
+    rng = random.Random(seed)
+    return [Reply([rng.random() < acceptance for _ in range(rng.randint(tokens // 2, tokens))]) for _ in range(count)]
+
+
+def started(plan: RowPlan, cost: Callable[[int, int], float], drafter: Drafter, kept: int = 2) -> Pricing:
+    """A server after its start: widths and buckets timed, the drafter judged on the probe's tokens."""
+    pricing = Pricing(plan, [drafter])
+    pricing.seed_rounds([(r, b, 0.95 * cost(plan.padded(r), b)) for r in (1, 2, 4, 8, 16) for b in (256, 2_048)])
+    pricing.seed_acceptance(0, [(3, kept)] * 30)
+    return pricing
+
+
+def fixed(wanted: list[Reply], cost: Callable[[int, int], float], drafter: Drafter, **more: Any) -> list[Result]:
+    """The same replies at fixed depths, 0 first."""
+    return [serve(FixedDepths(depth), wanted, cost, drafter, **more) for depth in (0, 1, 2, 3, 4, 5, 6, 8, 11, 15)]
+
+
+def best(wanted: list[Reply], cost: Callable[[int, int], float], drafter: Drafter, **more: Any) -> float:
+    return max(result.rate for result in fixed(wanted, cost, drafter, **more))
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("kept", [0, 3], ids=["the probe saw it", "the probe was kind"])
+def test_a_bad_drafter_costs_less_than_three_in_a_hundred(parallel: int, kept: int) -> None:
+    wanted, drafter = replies(0.05), Drafter(step=0.01)
+    plain = serve(NoDrafts(), wanted, cpu, drafter, parallel=parallel)
+    priced = serve(started(PLAN, cpu, drafter, kept), wanted, cpu, drafter, parallel=parallel, noise=0.05)
+    assert priced.rate > 0.97 * plain.rate
+    assert priced.drafted > 0  # it goes on being tried
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("reports", [Costs(), Costs(step=0.001)], ids=["silent", "understates"])
+@pytest.mark.parametrize("step", [0.08, 0.5])
+def test_a_slow_drafter_costs_less_than_three_in_a_hundred(parallel: int, reports: Costs, step: float) -> None:
+    wanted, drafter = replies(0.7), Drafter(step=step, reports=reports)
+    plain = serve(NoDrafts(), wanted, cpu, drafter, parallel=parallel)
+    priced = serve(started(PLAN, cpu, drafter), wanted, cpu, drafter, parallel=parallel, noise=0.05)
+    assert priced.rate > 0.97 * plain.rate
+
+
+def test_a_proposer_that_takes_its_time_to_say_nothing_costs_less_than_three_in_a_hundred() -> None:
+    wanted, drafter = replies(0.7), Drafter(step=0.02, answers=0.0)
+    plain = serve(NoDrafts(), wanted, cpu, drafter)
+    priced = serve(started(PLAN, cpu, drafter), wanted, cpu, drafter, noise=0.05)
+    assert priced.rate > 0.97 * plain.rate
+
+
+@pytest.mark.parametrize(("acceptance", "parallel"), [(0.5, 1), (0.7, 1), (0.95, 1), (0.5, 2), (0.8, 2), (0.7, 4)])
+@pytest.mark.parametrize(("plan", "cost", "step"), [(PLAN, cpu, 0.01), (GPU, gpu, 0.001), (GPU, gpu, 0.007)])
+def test_a_good_drafter_reaches_the_best_fixed_depth(
+    acceptance: float, parallel: int, plan: RowPlan, cost: Callable[[int, int], float], step: float
+) -> None:
+    wanted, drafter = replies(acceptance), Drafter(step=step, reports=Costs(step=step))
+    priced = serve(started(plan, cost, drafter), wanted, cost, drafter, parallel=parallel, plan=plan, noise=0.05)
+    assert priced.rate > 0.95 * best(wanted, cost, drafter, parallel=parallel, plan=plan)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize(("plan", "cost", "step"), [(PLAN, cpu, 0.01), (GPU, gpu, 0.001), (GPU, gpu, 0.007)])
+def test_on_the_demo_pair_s_own_replies_it_reaches_the_best_fixed_depth(
+    temperature: float, parallel: int, plan: RowPlan, cost: Callable[[int, int], float], step: float
+) -> None:
+    """``agreement.jsonl``: whether each token of the demo target's replies is the one that its drafter gives."""
+    lines = (Path(__file__).parent / "agreement.jsonl").read_text().splitlines()
+    wanted = [
+        Reply([bit == "1" for bit in record["agrees"]], record["prompt_tokens"], temperature, limit=160)
+        for record in map(json.loads, lines)
+        if record["temperature"] == temperature
+    ]
+    assert len(wanted) == 24
+    drafter = Drafter(step=step, reports=Costs(step=step))
+    depths = fixed(wanted, cost, drafter, parallel=parallel, plan=plan)
+    priced = serve(started(plan, cost, drafter), wanted, cost, drafter, parallel=parallel, plan=plan, noise=0.05)
+    assert priced.rate > 0.95 * max(result.rate for result in depths)
+    assert priced.rate > depths[0].rate
+
+
+def test_without_load_time_timings_it_finds_its_way() -> None:
+    wanted, drafter = replies(0.8), Drafter(step=0.01)
+    assert serve(Pricing(PLAN, [drafter]), wanted, cpu, drafter, noise=0.05).rate > 0.95 * best(wanted, cpu, drafter)
+
+
+@pytest.mark.parametrize("acceptance", [0.02, 0.5, 0.9])
+def test_the_first_request_of_a_cold_server_is_not_slower_than_plain(acceptance: float) -> None:
+    first = replies(acceptance, count=1, tokens=160)
+    kept = round(3 * acceptance)
+    for step in (0.01, 0.1):
+        drafter = Drafter(step=step, reports=Costs(step=step))
+        plain = serve(NoDrafts(), first, cpu, drafter)
+        priced = serve(started(PLAN, cpu, drafter, kept), first, cpu, drafter, noise=0.03)
+        assert priced.rate > 0.98 * plain.rate
+
+
+def test_a_long_prompt_with_a_short_reply_is_left_unread() -> None:
+    def longer(limit: int) -> list[Reply]:
+        return [Reply([True] * limit, prompt=3_000, limit=limit) for _ in range(6)]
+
+    drafter = Drafter(step=0.01, read=0.001, reports=Costs(step=0.01, read=0.001))
+    assert serve(started(PLAN, cpu, drafter), longer(20), cpu, drafter).drafted == 0
+    assert serve(started(PLAN, cpu, drafter), longer(400), cpu, drafter).drafted > 1_000
+
+
+def test_a_machine_that_was_busy_for_a_while_is_drafted_on_again() -> None:
+    wanted, drafter = replies(0.8, count=40), Drafter(step=0.01)
+    pricing = started(PLAN, cpu, drafter)
+    serve(pricing, wanted[:8], cpu, drafter, noise=0.05)
+
+    def busy(rows: int, bucket: int) -> float:
+        return cpu(rows, bucket) * (1 + rows / 4)
+
+    serve(pricing, wanted[8:16], busy, drafter, noise=0.05, first_id=100)
+    after = serve(pricing, wanted[16:], cpu, drafter, noise=0.05, first_id=200)
+    assert after.rate > 0.95 * best(wanted[16:], cpu, drafter)

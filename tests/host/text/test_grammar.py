@@ -1,0 +1,264 @@
+"""Constraints: what a mask allows is what may be committed, along every path."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fakes import tiny_tokenizer
+from tf_host.text import Constraint, GrammarRun, Text, ThinkingGate, call_grammar, load_text
+from tf_plugins.errors import Refused
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Paris", "東京"]}, "days": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Text:
+    marks = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    return load_text(tiny_tokenizer.byte_level(tmp_path_factory.mktemp("marks"), extra=marks))
+
+
+def compiled(text: Text, kind: str = "json", source: Any = SCHEMA) -> GrammarRun:
+    return text.grammars.compile(Constraint(kind, source if isinstance(source, str) else json.dumps(source), "field"))  # type: ignore[arg-type]
+
+
+def walk(grammar: Any, vocab: int, ends: frozenset[int], seed: int, most: int = 200) -> list[int]:
+    """A reply of random allowed tokens."""
+    rng, reply = random.Random(seed), []
+    for _ in range(most):
+        mask = grammar.mask(())
+        token = rng.choice(range(vocab) if mask is None else list(np.flatnonzero(mask)))
+        reply.append(int(token))
+        grammar.commit((int(token),))
+        if token in ends:
+            break
+    return reply
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_drawn_is_a_value(text: Text, seed: int) -> None:
+    reply = walk(compiled(text), text.vocab, text.end_ids, seed)
+    assert reply[-1] in text.end_ids
+    value = json.loads(text.decode(reply[:-1]))
+    assert set(value) == {"city", "days"}
+    assert value["city"] in SCHEMA["properties"]["city"]["enum"]  # type: ignore[index]
+    assert 0 <= value["days"] <= 99
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_mask_along_a_path_is_the_mask_after_committing_it(text: Text, seed: int) -> None:
+    reply = walk(compiled(text), text.vocab, text.end_ids, seed)
+    stepped, along = compiled(text), compiled(text)
+    for at in range(len(reply)):
+        for ahead in range(5):
+            path = tuple(reply[at : at + ahead])
+            if set(path) & text.end_ids:
+                assert along.mask(path) is None  # nothing lands behind an end
+                continue
+            fresh = compiled(text)
+            fresh.commit(tuple(reply[:at]) + path)
+            assert np.array_equal(along.mask(path), fresh.mask(()))
+        stepped.commit((reply[at],))
+        along.commit((reply[at],))
+        assert np.array_equal(stepped.mask(()), along.mask(()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_prefix_is_allowed_as_far_as_its_masks_go(text: Text, seed: int) -> None:
+    rng, run = random.Random(seed), compiled(text)
+    reply = walk(compiled(text), text.vocab, text.end_ids, seed)
+    for at in range(len(reply)):
+        draft = list(reply[at : at + 6])
+        if rng.random() < 0.7:
+            draft[rng.randrange(len(draft))] = rng.randrange(text.vocab)
+        allowed = run.allowed_prefix(tuple(draft))
+        for count in range(allowed):
+            mask = run.mask(tuple(draft[:count]))
+            assert mask is not None
+            assert mask[draft[count]]
+        if allowed < len(draft) and not set(draft[:allowed]) & text.end_ids:
+            mask = run.mask(tuple(draft[:allowed]))
+            assert mask is not None
+            assert not mask[draft[allowed]]
+        run.commit((reply[at],))
+
+
+def test_an_end_is_allowed_only_where_the_value_is_complete(text: Text) -> None:
+    run = compiled(text, "regex", "ab?")
+    a, b = text.encode("a", special=False) + text.encode("b", special=False)
+    start, after_a, after_b = run.mask(()), run.mask((a,)), run.mask((a, b))
+    assert not start[list(text.end_ids)].any()  # type: ignore[index]
+    assert set(np.flatnonzero(after_a)) == {b} | text.end_ids  # type: ignore[arg-type]
+    assert set(np.flatnonzero(after_b)) == text.end_ids  # type: ignore[arg-type]
+    run.commit((a, min(text.end_ids)))
+    assert set(np.flatnonzero(run.mask(()))) == text.end_ids  # type: ignore[arg-type]
+    assert run.forced() == ()
+    assert run.allowed_prefix((a,)) == 0
+
+
+def test_forced_tokens_are_the_only_ones(text: Text) -> None:
+    run = compiled(text)
+    forced = run.forced()
+    assert text.decode(forced).startswith("{")
+    run.commit(forced)
+    assert run.mask(()) is not None
+
+
+def test_a_token_that_is_not_allowed_is_an_error(text: Text) -> None:
+    with pytest.raises(ValueError, match="does not allow token"):
+        compiled(text).commit((5,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "value"),
+    [
+        ("choice", ["yes", "no way"], "no way"),
+        ("regex", "[a-c]{3}", "abc"),
+        ("grammar", 'start: "x" "y"+', "xyy"),
+        ("grammar", 'root ::= "x" | "z"', "z"),
+        ("json", {"type": "object"}, '{"a": [1, {"b": null}]}'),
+    ],
+)
+def test_every_kind(text: Text, kind: str, source: Any, value: str) -> None:
+    run = compiled(text, kind, source)
+    ids = text.encode(value, special=False)
+    assert run.allowed_prefix(tuple(ids)) == len(ids)
+    assert compiled(text, kind, source).allowed_prefix((text.encode("#", special=False)[0],)) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "reason"),
+    [
+        ("json", {"type": "foo"}, "foo"),
+        ("json", {"$ref": "#/nowhere"}, "nowhere"),
+        ("json", {"not": {"type": "string"}}, "not"),
+        ("json", {"$ref": "http://example.org/schema"}, "example.org"),
+        ("json", {"type": "integer", "minimum": 5, "maximum": 3}, "greater than"),
+        ("json", {"type": "string", "pattern": "("}, "regex"),
+        ("regex", "[", "regex"),
+        ("regex", "(?=a)b", "look-around"),
+        ("grammar", "start: nothing", "nothing"),
+        ("grammar", "", "cannot be compiled"),
+        ("regex", "a" * (1 << 17), "larger than"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused_with_the_reason(text: Text, kind: str, source: Any, reason: str) -> None:
+    with pytest.raises(Refused, match=reason) as caught:
+        compiled(text, kind, source)
+    assert caught.value.refusal.param == "field"
+    assert "\n" not in caught.value.refusal.reason
+
+
+def test_without_llguidance_the_extra_is_named(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(Refused, match=r"tf-plugins\[grammar\]"):
+        compiled(text)
+
+
+def test_a_call_between_marks_that_are_tokens(text: Text) -> None:
+    lark = call_grammar("<tool_call>", "</tool_call>", [SCHEMA], frozenset({"<tool_call>", "</tool_call>"}))
+    reply = walk(compiled(text, "grammar", lark), text.vocab, text.end_ids, 3)
+    start, end = text.encode("<tool_call>")[0], text.encode("</tool_call>")[0]
+    assert (reply[0], reply[-2]) == (start, end)
+    assert json.loads(text.decode(reply[1:-2]))["city"]
+
+
+def test_a_call_between_marks_that_are_text(text: Text) -> None:
+    lark = call_grammar("[CALL]", "", [SCHEMA], frozenset())
+    reply = walk(compiled(text, "grammar", lark), text.vocab, text.end_ids, 4)
+    assert text.decode(reply[:-1]).startswith("[CALL]\n{")
+
+
+class TestGate:
+    """Anything while the model thinks, then the constraint."""
+
+    @staticmethod
+    def gate(text: Text, phase: str, *, inner: bool = True, budget: int | None = None) -> ThinkingGate:
+        assert text.thinking is not None
+        constraint = compiled(text, "regex", "ab?") if inner else None
+        return ThinkingGate(
+            text.thinking,
+            phase,
+            constraint,
+            budget=budget,
+            ends=text.end_ids,
+            vocab=text.vocab,  # type: ignore[arg-type]
+        )
+
+    @pytest.fixture
+    def ids(self, text: Text) -> dict[str, int]:
+        names = {"<think>": "open", "</think>": "close"}
+        found = {short: text.encode(name)[0] for name, short in names.items()}
+        return found | {char: text.encode(char, special=False)[0] for char in "abx"}
+
+    def test_nothing_is_masked_inside_but_ends(self, text: Text, ids: dict[str, int]) -> None:
+        gate = self.gate(text, "open")
+        mask = gate.mask((ids["x"],))
+        assert set(np.flatnonzero(~np.array(mask))) == text.end_ids
+        assert set(np.flatnonzero(gate.mask((ids["x"], ids["close"])))) == {ids["a"]}
+        assert set(np.flatnonzero(gate.mask((ids["close"], ids["a"])))) == {ids["b"]} | text.end_ids
+        assert gate.forced() == ()
+
+    def test_drafts_cross_the_end_of_the_reasoning(self, text: Text, ids: dict[str, int]) -> None:
+        gate = self.gate(text, "open")
+        x, close, a, b = (ids[name] for name in ("x", "close", "a", "b"))
+        assert gate.allowed_prefix((x, x, close, a, b)) == 5
+        assert gate.allowed_prefix((x, close, x)) == 2
+        assert gate.allowed_prefix((x, min(text.end_ids), x)) == 1
+        gate.commit((x, close, a))
+        assert gate.allowed_prefix((x,)) == 0
+        assert gate.allowed_prefix((b,)) == 1
+
+    def test_a_reply_may_begin_with_either(self, text: Text, ids: dict[str, int]) -> None:
+        gate = self.gate(text, "start")
+        assert set(np.flatnonzero(gate.mask(()))) == {ids["open"], ids["a"]}
+        assert gate.allowed_prefix((ids["a"], ids["b"])) == 2
+        assert gate.allowed_prefix((ids["open"], ids["x"], ids["close"], ids["a"])) == 4
+        assert gate.allowed_prefix((ids["x"],)) == 0
+        assert set(np.flatnonzero(gate.mask((ids["a"],)))) == {ids["b"]} | text.end_ids
+        gate.commit((ids["a"],))
+        assert set(np.flatnonzero(gate.mask(()))) == {ids["b"]} | text.end_ids
+
+    def test_a_spent_budget_forces_the_end(self, text: Text, ids: dict[str, int]) -> None:
+        gate = self.gate(text, "open", inner=False, budget=2)
+        x, close = ids["x"], ids["close"]
+        assert gate.mask((x,)) is None
+        assert set(np.flatnonzero(gate.mask((x, x)))) == {close}
+        assert gate.mask((x, x, close)) is None
+        assert gate.allowed_prefix((x, x, x)) == 2
+        assert gate.forced() == ()
+        gate.commit((x, x))
+        assert gate.forced() == (close,)
+        gate.commit((close, x))
+        assert gate.mask(()) is None
+        assert gate.forced() == ()
+
+    def test_no_budget_at_all(self, text: Text, ids: dict[str, int]) -> None:
+        gate = self.gate(text, "open", budget=0)
+        assert gate.forced() == (ids["close"],)
+        assert set(np.flatnonzero(gate.mask(()))) == {ids["close"]}
+
+    def test_an_end_mark_of_several_tokens(self, text: Text, ids: dict[str, int]) -> None:
+        from tf_host.text import ThinkingMarks
+
+        a, b, x = ids["a"], ids["b"], ids["x"]
+        marks = ThinkingMarks("<", "aab", (a, a, b), None)
+        gate = ThinkingGate(marks, "open", None, budget=3, ends=frozenset(), vocab=text.vocab)
+        assert gate.mask((a, a, a)) is None  # the last two may still become the mark
+        assert set(np.flatnonzero(gate.mask((x, x, x)))) == {a}
+        assert set(np.flatnonzero(gate.mask((x, x, x, a)))) == {a}
+        assert gate.mask((x, a, a, b)) is None
+        gate.commit((a, a, a, b))
+        assert gate.forced() == ()
+        assert gate.mask((x,) * 9) is None

@@ -1,0 +1,351 @@
+"""Checks for plugins that draft."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import pytest
+
+from tf_plugins.testing.engine import Engine
+from tf_plugins.testing.facts import target_facts
+from tf_plugins.testing.plugin import PluginChecks
+from tf_plugins.types import Draft, DraftRequest, Outcome, Proposer, TargetFacts
+
+_CONTEXTS = tuple(
+    tuple(text.encode())
+    for text in (
+        "the cat sat on the mat and the dog sat on the mat and the cat sat on",
+        "a",
+        "0123456789 0123456789 0123456789 01234",
+        "def f(x):\n    return x\n\ndef f(y):\n    return y\n\ndef f(z):\n    ret",
+        "No two of these words are the same",
+    )
+)
+
+_LEAK_STREAMS = 40
+"""Streams in each of the two halves of the leak check."""
+
+_LEAK_BYTES = 512
+"""Bytes a stream that an allocator may keep of its own accord."""
+
+
+class Opened:
+    """A proposer and the streams that a check has open in it, numbered from 1.
+
+    Args:
+        proposer: a fresh one.
+    """
+
+    def __init__(self, proposer: Proposer) -> None:
+        self.proposer = proposer
+        self._count = 0
+        self._open: set[int] = set()
+
+    def stream(self, context: Sequence[int], tokens: int = 1_024) -> int:
+        """Open a stream, as the lanes do at admission."""
+        self._count += 1
+        self.proposer.open(self._count, list(context), tokens)
+        self._open.add(self._count)
+        return self._count
+
+    def ask(self, *requests: DraftRequest) -> Sequence[Draft | None]:
+        """One call for these streams."""
+        answers = self.proposer.propose(list(requests))
+        assert len(answers) == len(requests), f"{len(answers)} answers to {len(requests)} requests"
+        return answers
+
+    def draft(self, context: Sequence[int], most: int = 15, **fields: Any) -> tuple[int, ...]:
+        """What is drafted for a new stream; empty for nothing."""
+        (draft,) = self.ask(request(self.stream(context), list(context), most, **fields))
+        return draft.tokens if draft else ()
+
+    def close(self, stream: int) -> None:
+        """End a stream."""
+        self._open.discard(stream)
+        self.proposer.close(stream)
+
+    def end(self) -> None:
+        """End every stream, and release the proposer."""
+        for stream in sorted(self._open):
+            self.close(stream)
+        self.proposer.release()
+
+
+def request(stream: int, context: Sequence[int], most: int = 15, **fields: Any) -> DraftRequest:
+    """A stream's wish for drafts."""
+    facts: dict[str, Any] = {"seed": 7, "temperature": 0.0, "position": len(context), **fields}
+    return DraftRequest(stream=stream, context=context, most=most, **facts)
+
+
+class ProposerChecks(PluginChecks):
+    """Does it draft within the rules, give back what it takes, and leave every reply as it was?
+
+    Attributes:
+        contexts: token ids to draft for, at least one of which it has drafts for.
+        prompts: prompts for whole replies of the fake model.
+        seconds: the longest that one call may take.
+    """
+
+    contexts: ClassVar[Sequence[Sequence[int]]] = _CONTEXTS
+    prompts: ClassVar[Sequence[str]] = (
+        "the cat sat on the mat and the dog sat on the mat and the",
+        "one two three one two three one two",
+        "z",
+        "def f(x):\n    return x\n\ndef f(y):\n",
+    )
+    seconds: ClassVar[float] = 1.0
+
+    def target(self) -> TargetFacts:
+        """The target that its proposer is made for; override it for one that needs a model or the target's noise."""
+        return target_facts()
+
+    def make_proposer(self) -> Proposer:
+        """A fresh proposer: the first that the plugin gives for ``target()``."""
+        proposers: Sequence[Proposer] = self.make().proposers(target=self.target())
+        assert proposers, "the plugin gives no proposer for target()"
+        return proposers[0]
+
+    def held(self) -> int:
+        """Bytes held now; override it for a proposer that holds memory outside Python."""
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    @contextmanager
+    def opened(self) -> Iterator[Opened]:
+        """A fresh proposer for one check, released at its end."""
+        opened = Opened(self.make_proposer())
+        try:
+            yield opened
+        finally:
+            opened.end()
+
+    def test_it_names_its_drafts(self) -> None:
+        """``name`` counts its drafts in replies and metrics, and ``label`` stands in the start-up line."""
+        with self.opened() as opened:
+            name, label = opened.proposer.name, opened.proposer.label
+        assert isinstance(name, str)
+        assert name.strip() == name != "", f"the name {name!r} is no name"
+        assert name not in ("target", "grammar"), f"the name {name!r} is the host's own"
+        assert isinstance(label, str)
+        assert label.strip(), "the label is empty"
+        assert "\n" not in label, "the label has more than one line"
+
+    def test_it_drafts(self) -> None:
+        """It has something to propose for at least one of ``contexts``; without, the other checks hold nothing."""
+        with self.opened() as opened:
+            drafts = [opened.draft(context) for context in self.contexts]
+        assert any(drafts), "nothing was drafted: set `contexts` in your test class"
+
+    def test_a_draft_respects_the_limit(self) -> None:
+        """1 to ``most`` tokens, or ``None`` instead of an empty draft."""
+        with self.opened() as opened:
+            for most in (1, 2, 3, 7, 15):
+                for context in self.contexts:
+                    (draft,) = opened.ask(request(opened.stream(context), list(context), most))
+                    if draft is not None:
+                        assert 1 <= len(draft.tokens) <= most, f"{len(draft.tokens)} tokens, and most is {most}"
+
+    def test_drafted_ids_are_in_the_vocabulary(self) -> None:
+        """Whole numbers below the target's vocabulary size."""
+        vocab = self.target().vocab
+        with self.opened() as opened:
+            for token in (token for context in self.contexts for token in opened.draft(context)):
+                assert type(token) is int, f"{token!r} is a {type(token).__name__}, not an int"
+                assert 0 <= token < vocab, f"id {token} is not in a vocabulary of {vocab}"
+
+    def test_a_draft_stops_at_an_end_token(self) -> None:
+        """Nothing follows an id of ``end_ids``: it could never stand."""
+        with self.opened() as opened:
+            for context in self.contexts:
+                for end in opened.draft(context)[:3]:
+                    tokens = opened.draft(context, end_ids=frozenset({end}))
+                    assert end not in tokens[:-1], f"tokens follow the end token {end} in {tokens}"
+
+    def test_one_answer_for_each_request(self) -> None:
+        """All streams of a round come in one call, in any order, and not every stream in every round."""
+        with self.opened() as opened:
+            asked = [request(opened.stream(context), list(context)) for context in self.contexts]
+            for requests in (asked, asked[::-1], asked[1:], asked[:1]):
+                for answer in opened.ask(*requests):
+                    assert answer is None or isinstance(answer, Draft), f"{answer!r} is neither a Draft nor None"
+
+    def test_the_context_is_not_changed(self) -> None:
+        """It is a view of the stream's own tokens."""
+        with self.opened() as opened:
+            for context in self.contexts:
+                shown = list(context)
+                opened.ask(request(opened.stream(context), shown))
+                assert shown == list(context), "the context was changed"
+
+    def test_the_context_is_not_needed_afterwards(self) -> None:
+        """The view holds for one call: what it shows later is no business of the proposer's."""
+        answers = []
+        for emptied in (False, True):
+            with self.opened() as opened:
+                for context in self.contexts:
+                    stream, shown = opened.stream(context), list(context)
+                    opened.ask(request(stream, shown))
+                    if emptied:
+                        shown.clear()
+                    answers.append(opened.ask(request(stream, [*context, context[-1]]))[0])
+        count = len(self.contexts)
+        assert answers[:count] == answers[count:], "a context that was emptied after the call changed the next draft"
+
+    def test_equal_contexts_give_equal_drafts(self) -> None:
+        """Two fresh proposers answer the same requests alike."""
+        answers = []
+        for _ in range(2):
+            with self.opened() as opened:
+                answers.append([opened.draft(context) for context in self.contexts])
+        assert answers[0] == answers[1]
+
+    def test_an_empty_context_is_survived(self) -> None:
+        """An empty context is asked for its growth at start-up; it drafts nothing, or what fits."""
+        with self.opened() as opened:
+            stream = opened.stream(())
+            assert opened.proposer.unread(stream, 0) == 0
+            (draft,) = opened.ask(request(stream, []))
+            assert draft is None or 1 <= len(draft.tokens) <= 15
+
+    def test_it_follows_a_context_that_grows(self) -> None:
+        """Round after round, drafts stood, were rejected or were never verified, and the context goes its own way."""
+        vocab = self.target().vocab
+        with self.opened() as opened:
+            context = list(self.contexts[0])
+            stream = opened.stream(context)
+            for turn in range(12):
+                (draft,) = opened.ask(request(stream, list(context), most=1 + turn))
+                drafted = draft.tokens if draft else ()
+                assert all(0 <= token < vocab for token in drafted)
+                kept = (0, len(drafted) // 2, len(drafted))[turn % 3]
+                if drafted and turn % 4:
+                    opened.proposer.observe([Outcome(stream, len(drafted), kept)])
+                context += [*drafted[:kept], (context[-1] + turn) % vocab]
+
+    def test_late_outcomes_are_survived(self) -> None:
+        """A stream may end in the round that judged its draft."""
+        with self.opened() as opened:
+            stream = opened.stream(self.contexts[0])
+            opened.ask(request(stream, list(self.contexts[0])))
+            opened.close(stream)
+            opened.proposer.observe([Outcome(stream, 1, 0), Outcome(stream + 1, 2, 2)])
+
+    def test_unread_is_a_part_of_the_context(self) -> None:
+        """Tokens to read before drafting: never more than there are, never fewer than none."""
+        with self.opened() as opened:
+            for context in self.contexts:
+                stream = opened.stream(context)
+                for length in (len(context), len(context) + 3):
+                    assert 0 <= opened.proposer.unread(stream, length) <= length
+                opened.ask(request(stream, list(context)))
+                assert 0 <= opened.proposer.unread(stream, len(context)) <= len(context)
+
+    def test_costs_are_seconds(self) -> None:
+        """Its own measurements, 0 where it has none."""
+        with self.opened() as opened:
+            stream = opened.stream(self.contexts[0])
+            for _ in range(2):
+                costs = opened.proposer.costs()
+                for value in (costs.step, costs.batch, costs.read):
+                    assert math.isfinite(value)
+                    assert value >= 0, f"{costs} has a negative time"
+                opened.ask(request(stream, list(self.contexts[0])))
+
+    def test_growth_is_arithmetic(self) -> None:
+        """What opening takes: the same at every call, more for more tokens, and known without a context."""
+        with self.opened() as opened:
+            for context in ((), *self.contexts):
+                sizes = [opened.proposer.growth(context, tokens) for tokens in (64, 256, 1_024)]
+                assert sizes == [opened.proposer.growth(context, tokens) for tokens in (64, 256, 1_024)]
+                assert all(min(size.new, size.reused, size.copy) >= 0 for size in sizes)
+                assert [size.new for size in sizes] == sorted(size.new for size in sizes)
+
+    def test_kept_bytes_can_be_shed(self) -> None:
+        """What is kept of streams that ended is counted, and given back when it is asked for."""
+        with self.opened() as opened:
+            for context in self.contexts:
+                stream = opened.stream(context)
+                opened.ask(request(stream, list(context)))
+                opened.close(stream)
+            kept = opened.proposer.kept()
+            assert kept >= 0
+            assert opened.proposer.shed(kept) == 0, "bytes were shed although there was room for them"
+            assert opened.proposer.shed(0) == kept, "shed does not return the bytes that it freed"
+            assert opened.proposer.kept() == 0
+
+    def test_ended_streams_leave_nothing_behind(self) -> None:
+        """After many streams, with everything shed, no more is held than after a few."""
+        context = [token for one in self.contexts for token in one] * 4
+        with self._tracing(), self.opened() as opened:
+            self._come_and_go(opened, context)
+            before = self.held()
+            self._come_and_go(opened, context)
+            left = self.held() - before
+        assert left <= _LEAK_BYTES * _LEAK_STREAMS, f"{left} bytes are left of {_LEAK_STREAMS} streams that ended"
+
+    def test_release_gives_everything_back(self) -> None:
+        """A released proposer holds nothing, although streams were open."""
+
+        def once() -> None:
+            proposer = self.make_proposer()
+            opened = Opened(proposer)
+            for context in self.contexts:
+                for _ in range(8):
+                    opened.draft([*context] * 8)
+            proposer.release()
+
+        with self._tracing():
+            once()
+            before = self.held()
+            once()
+            left = self.held() - before
+        assert left <= 8 * _LEAK_BYTES * len(self.contexts), f"{left} bytes are left of a released proposer"
+
+    def test_a_call_is_short(self) -> None:
+        """All streams of a round wait for it."""
+        with self.opened() as opened:
+            context = [token for one in self.contexts for token in one] * 4
+            streams = [opened.stream(context) for _ in range(4)]
+            opened.ask(*(request(stream, list(context)) for stream in streams))
+            started = time.perf_counter()
+            opened.ask(*(request(stream, list(context)) for stream in streams))
+            took = time.perf_counter() - started
+        assert took <= self.seconds, f"a call for 4 streams took {took:.1f} s, and `seconds` is {self.seconds}"
+
+    @pytest.mark.parametrize("temperature", [0.0, 0.8])
+    def test_replies_are_the_plain_ones(self, temperature: float, tf_engine: Engine) -> None:
+        """Whole replies of the fake model, alone and together, are those of a server without the plugin."""
+        with tf_engine() as server:
+            plain = [server.reply(prompt, temperature=temperature, draft=False).tokens for prompt in self.prompts]
+        with tf_engine(self.plugin, settings=self.settings) as server:
+            alone = [server.reply(prompt, temperature=temperature).tokens for prompt in self.prompts]
+            together = [reply.tokens for reply in server.replies(self.prompts, temperature=temperature)]
+            undrafted = [server.reply(prompt, temperature=temperature, draft=False).tokens for prompt in self.prompts]
+        assert alone == plain
+        assert together == plain
+        assert undrafted == plain
+
+    def _come_and_go(self, opened: Opened, context: Sequence[int]) -> None:
+        for number in range(_LEAK_STREAMS):
+            own = [*context[number % 7 :]]
+            stream = opened.stream(own)
+            opened.ask(request(stream, own))
+            opened.close(stream)
+        opened.proposer.shed(0)
+
+    @contextmanager
+    def _tracing(self) -> Iterator[None]:
+        tracing = tracemalloc.is_tracing()
+        if not tracing:
+            tracemalloc.start()
+        try:
+            yield
+        finally:
+            if not tracing:
+                tracemalloc.stop()
