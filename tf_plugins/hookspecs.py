@@ -2,8 +2,8 @@
 
 Collectors are asked of all plugins in settings order and their answers are joined. Deciders stop at the first
 answer that is not ``None``. Observers answer nothing. Every hook is called on the engine thread, except
-``checkpoints``, ``families`` and ``refuse_start`` (main thread, at start-up) and ``refuse_request`` (the HTTP
-thread). Hooks are called at start-up, once a request or once a round; the objects they return do the per-round work.
+``checkpoints``, ``families`` and ``refuse_start`` (main thread, at start-up) and ``refuse_request`` (threads of the
+HTTP side). Hooks are called at start-up, once a request or once a round; the objects they return do the per-round work.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ def families() -> Sequence[Family]:
     Called once at start-up on the main thread, before any checkpoint is looked at. Returns ``Family`` objects, or an
     empty sequence. Collected from all plugins in settings order; the first family that recognises a checkpoint
     serves it, unless ``--family`` names one. An exception stops the start with the plugin's name. Since 0.1.
+
+    Example:
+        @hookimpl
+        def families(self) -> Sequence[Family]:
+            return (HouseFamily(),)
     """
     raise NotImplementedError
 
@@ -50,6 +55,12 @@ def checkpoints() -> Sequence[NamedCheckpoint]:
     Called once at start-up on the main thread. Returns ``NamedCheckpoint`` objects, or an empty sequence. Collected
     from all plugins in settings order; a name that two plugins give is an error that shows both. ``resolve`` is
     called only for the name that is served. An exception stops the start. Since 0.1.
+
+    Example:
+        @hookimpl
+        def checkpoints(self) -> Sequence[NamedCheckpoint]:
+            folder = Path("/models/house-8b")
+            return (NamedCheckpoint("house", lambda progress: folder, drafter="/models/house-1b"),)
     """
     raise NotImplementedError
 
@@ -62,6 +73,11 @@ def proposers(target: TargetFacts) -> Sequence[Proposer]:
     model and its facts. Returns ``Proposer`` objects, or an empty sequence. Collected from all plugins in settings
     order, which is the order that they are asked in each round: the first draft for a stream stands. An exception
     stops the start; whatever the plugin had loaded by then it must have freed. Since 0.1.
+
+    Example:
+        @hookimpl
+        def proposers(self, target: TargetFacts) -> Sequence[Proposer]:
+            return (HouseProposer(target.vocab),)
     """
     raise NotImplementedError
 
@@ -73,6 +89,13 @@ def admission(resources: Resources) -> Admission | None:
     Called once on the engine thread, after target and proposers are loaded. Returns an ``Admission``, or ``None`` to
     leave it to the next plugin. Stops at the first answer; none at all stops the start. Raises ``Refused`` when not
     even one stream fits, with the number that would. Since 0.1.
+
+    Example:
+        @hookimpl
+        def admission(self, resources: Resources) -> Admission | None:
+            if resources.limit is None:
+                return None
+            return HouseAdmission(resources.limit)
     """
     raise NotImplementedError
 
@@ -83,6 +106,13 @@ def refuse_start(start: StartFacts) -> Refusal | None:
 
     Called once on the main thread. Returns a ``Refusal``, or ``None`` for no objection. Stops at the first refusal.
     An exception stops the start too, with the plugin's name. Since 0.1.
+
+    Example:
+        @hookimpl
+        def refuse_start(self, start: StartFacts) -> Refusal | None:
+            if start.drafter is None:
+                return Refusal("no_drafter_here", "this machine serves with a drafter only", "add --drafter")
+            return None
     """
     raise NotImplementedError
 
@@ -91,9 +121,17 @@ def refuse_start(start: StartFacts) -> Refusal | None:
 def refuse_request(request: RequestFacts) -> Refusal | None:
     """A reason not to serve a request, before it queues.
 
-    Called once a request on the HTTP thread; keep it short. Returns a ``Refusal``, whose status becomes the HTTP
-    status, or ``None`` for no objection. Stops at the first refusal. An exception is logged with the plugin's name
-    and refuses the request with HTTP 500. Since 0.1.
+    Called once a request on a thread of the HTTP side, for several requests at a time; keep it short. Returns a
+    ``Refusal``, whose status becomes the HTTP status, or ``None`` for no objection. Stops at the first refusal. An
+    exception is logged with the plugin's name and refuses the request with HTTP 500. Since 0.1.
+
+    Example:
+        @hookimpl
+        def refuse_request(self, request: RequestFacts) -> Refusal | None:
+            if request.key == "key 2" and request.max_tokens > 256:
+                reason = f"max_tokens {request.max_tokens} is past the 256 of this key"
+                return Refusal("key_limit", reason, "ask for 256 or fewer", status=403, param="max_tokens")
+            return None
     """
     raise NotImplementedError
 
@@ -104,6 +142,12 @@ def round_done(round: RoundDone) -> None:
 
     Called once a round on the engine thread; keep it short. Answers nothing. All plugins are told, in settings
     order. An exception is logged with the plugin's name and goes no further. Since 0.1.
+
+    Example:
+        @hookimpl
+        def round_done(self, round: RoundDone) -> None:
+            if round.seconds > 1:
+                log.warning("a round of %d rows took %.1f s", round.rows, round.seconds)
     """
     raise NotImplementedError
 
@@ -114,5 +158,11 @@ def stream_done(stream: StreamDone) -> None:
 
     Called once a stream on the engine thread. Answers nothing. All plugins are told, in settings order. An exception
     is logged with the plugin's name and goes no further. Since 0.1.
+
+    Example:
+        @hookimpl
+        def stream_done(self, stream: StreamDone) -> None:
+            for source, drafted in stream.drafted.items():
+                log.info("%s: %d of %d by %s kept", stream.id, stream.kept[source], drafted, source)
     """
     raise NotImplementedError

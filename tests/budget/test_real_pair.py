@@ -11,8 +11,8 @@ from tests.fakes.reading import Sink
 from tf_host.plugins import Plugins
 from tf_host.requests import Done, GenerateRequest, Sampling
 from tf_host.settings import ServerSettings
-from tf_host.start.composing import compose
 from tf_host.start.composed import Composed
+from tf_host.start.composing import compose
 from tf_plugins.types import Device
 
 pytestmark = pytest.mark.slow

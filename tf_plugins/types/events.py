@@ -12,7 +12,16 @@ from tf_plugins.types.device import Device
 
 @dataclass(frozen=True, slots=True)
 class StartFacts:
-    """What is about to be served, before anything loads."""
+    """What is about to be served, before anything loads.
+
+    Attributes:
+        target: facts of the served checkpoint.
+        drafter: facts of the checkpoint given with ``--drafter``, or ``None``.
+        device: what the server computes on.
+        context: tokens of the longest stream.
+        parallel: streams at once, or ``None`` for as many as fit.
+        plugins: names of the plugins in use, in order.
+    """
 
     target: Checkpoint
     drafter: Checkpoint | None
@@ -105,6 +114,7 @@ class StreamDone:
         drafted: drafts verified, by proposer.
         kept: drafts kept, by proposer.
         seconds: wall time from submission to the end.
+        error: what went wrong, for people, or ``None``.
     """
 
     id: str

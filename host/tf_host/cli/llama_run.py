@@ -35,8 +35,6 @@ def _run(args: RunArgs) -> int:
     from tf_host.device import prepare
     from tf_host.plugins import Plugins
     from tf_host.settings import load
-    from tf_host.start import compose
-    from tf_host.start.progress import showing_progress
 
     flags = [args.model, *args.rest, "--parallel", "1", "--queue", "1"]
     if args.drafter is not None:
@@ -44,7 +42,11 @@ def _run(args: RunArgs) -> int:
     elif not args.check:
         flags.append("--no-drafts")
     settings = load(flags).settings
-    device = prepare(settings)
+    device = prepare(settings)  # what comes next imports MLX
+
+    from tf_host.start import compose
+    from tf_host.start.progress import showing_progress
+
     with showing_progress() as progress:
         composed = compose(settings, device, Plugins.load(settings), progress)
     try:

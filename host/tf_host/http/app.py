@@ -14,6 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from tf_host.http.errors import on_http_error, on_plugin_error, on_refused, on_validation_error
 from tf_host.http.keys import KeyCheck, Keys, warn_if_open
 from tf_host.http.middleware import Counted, Faults, Paths
+from tf_host.http.origins import OriginCheck
 from tf_host.http.routes import router
 from tf_host.http.server import Served
 from tf_host.http.traffic import Traffic
@@ -45,6 +46,7 @@ def make_app(served: Served) -> FastAPI:
     if warning := warn_if_open(served.settings.host, keys):
         logger.warning("%s", warning)
     middleware += [
+        Middleware(OriginCheck, allowed=served.settings.cors, keyed=keys.asked_for),
         Middleware(Paths),
         Middleware(KeyCheck, keys=keys),
         Middleware(Counted, traffic=traffic, metrics=served.metrics),

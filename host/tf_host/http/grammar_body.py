@@ -31,16 +31,6 @@ class ResponseFormat(Part):
     json_schema: NamedSchema | None = None
 
 
-class StructuredOutputs(Part):
-    """vLLM's way to ask for one of several forms."""
-
-    json_: dict[str, Any] | str | None = Field(None, alias="json")
-    json_object: bool | None = None
-    regex: str | None = None
-    choice: list[str] | None = Field(None, min_length=1)
-    grammar: str | None = None
-
-
 def _schema(value: Any) -> Any:
     if value is None or isinstance(value, dict):
         return value
@@ -51,7 +41,20 @@ def _schema(value: Any) -> Any:
             parsed = None
         if isinstance(parsed, dict):
             return parsed
-    raise wrong("'guided_json' must be a JSON schema, as an object or as text")
+    raise wrong("a JSON schema is needed, as an object or as text")
+
+
+Schema = Annotated[dict[str, Any] | None, BeforeValidator(_schema, json_schema_input_type=dict[str, Any] | str | None)]
+
+
+class StructuredOutputs(Part):
+    """vLLM's way to ask for one of several forms."""
+
+    json_: Schema = Field(None, alias="json")
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: list[str] | None = Field(None, min_length=1)
+    grammar: str | None = None
 
 
 class GrammarBody(SamplingBody):
@@ -59,9 +62,7 @@ class GrammarBody(SamplingBody):
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
-    guided_json: Annotated[
-        dict[str, Any] | None, BeforeValidator(_schema, json_schema_input_type=dict[str, Any] | str | None)
-    ] = None
+    guided_json: Schema = None
     guided_regex: str | None = None
     guided_choice: list[str] | None = Field(None, min_length=1)
     guided_grammar: str | None = Field(None, description="Lark or GBNF")
@@ -100,9 +101,8 @@ def _structured(body: GrammarBody) -> list[Constraint | None]:
     asked = body.structured_outputs
     if asked is None:
         return []
-    schema = asked.json_ if isinstance(asked.json_, dict) else _schema(asked.json_)
     return [
-        _json("structured_outputs", schema),
+        _json("structured_outputs", asked.json_),
         _json("structured_outputs", json.loads(ANY_OBJECT) if asked.json_object else None),
         _plain("regex", "structured_outputs", asked.regex),
         _choices("structured_outputs", asked.choice),

@@ -7,13 +7,13 @@ import logging
 import os
 import stat
 from collections.abc import Sequence
-from ipaddress import ip_address
 from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tf_host.http.errors import error_response
+from tf_host.http.origins import is_loopback
 from tf_host.settings import ServerSettings
 from tf_plugins.errors import SettingsError
 
@@ -118,7 +118,7 @@ def is_trusted(scope: Scope) -> bool:
 
 def warn_if_open(host: str, keys: Keys) -> str | None:
     """What to warn of when the server can be reached from other machines without a key."""
-    if keys.asked_for or _is_loopback(host):
+    if keys.asked_for or is_loopback(host):
         return None
     return (
         f"--host {host} can be reached from other machines, and no API key is asked for; "
@@ -129,15 +129,6 @@ def warn_if_open(host: str, keys: Keys) -> str | None:
 def _bearer(headers: Headers) -> bytes:
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _stamp(file: Path) -> tuple[int, int, int, int, int]:

@@ -45,6 +45,7 @@ def prepare_chat(served: Served, body: ChatBody, key: str | None) -> Prepared:
     """Tokenise and check a conversation; ``Refused`` for what cannot be served."""
     model = served_name(served, body.model)
     text = served.text
+    check_length(served, [message.content or "" for message in body.messages], "messages")
     tools = tool_use(text, body.tools, body.tool_choice, body.parallel_tool_calls)
     prompt = text.chat(
         template_messages(body.messages),
@@ -77,6 +78,8 @@ def prepare_chat(served: Served, body: ChatBody, key: str | None) -> Prepared:
 def prepare_completion(served: Served, body: CompletionBody, key: str | None) -> Prepared:
     """Tokenise and check a text; ``Refused`` for what cannot be served."""
     model = served_name(served, body.model)
+    if isinstance(body.prompt, str):
+        check_length(served, [body.prompt], "prompt")
     ids = served.text.encode(body.prompt) if isinstance(body.prompt, str) else body.prompt
     prompt = checked_ids(ids, served.vocab, "prompt")
     request = GenerateRequest(
@@ -144,6 +147,13 @@ def checked_ids(ids: Sequence[int], vocab: int, param: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
+def check_length(served: Served, texts: Sequence[str], param: str) -> None:
+    """Raises ``Refused`` for texts that are past the context before they are encoded: that can take a minute."""
+    least = sum(map(served.text.least_tokens, texts))
+    if least >= served.context:
+        raise _no_room(f"at least {least:,}", served.context, param)
+
+
 def room_for(prompt: int, most: int | None, context: int, *, param: str, limit: str) -> int:
     """Tokens that a reply may have.
 
@@ -159,12 +169,7 @@ def room_for(prompt: int, most: int | None, context: int, *, param: str, limit: 
     """
     room = context - prompt
     if room < 1:
-        raise refuse(
-            "context_length_exceeded",
-            f"this model's context is {context:,} tokens, and the prompt of {prompt:,} leaves no room for a reply",
-            "shorten the prompt",
-            param=param,
-        )
+        raise _no_room(f"{prompt:,}", context, param)
     if most is not None and most > room:
         raise refuse(
             "context_length_exceeded",
@@ -174,6 +179,15 @@ def room_for(prompt: int, most: int | None, context: int, *, param: str, limit: 
             param=param,
         )
     return room if most is None else most
+
+
+def _no_room(prompt: str, context: int, param: str) -> Refused:
+    return refuse(
+        "context_length_exceeded",
+        f"this model's context is {context:,} tokens, and the prompt of {prompt} leaves no room for a reply",
+        "shorten the prompt",
+        param=param,
+    )
 
 
 def _ignored(served: Served, body: ChatBody, tools: ToolUse | None) -> Sequence[str]:

@@ -48,7 +48,7 @@ class Admitting:
 
     def refusal(self, stream: Stream) -> Refusal | None:
         """Why the stream could not be admitted even alone, if it could not."""
-        return self._admission.never(self._demand(stream, None))
+        return self._admission.never(self._demand(stream, None, keeps=False))
 
     def admit(self, stream: Stream) -> bool:
         """Give the stream a lane, or leave everything as it is; what allocation raises comes through."""
@@ -73,7 +73,7 @@ class Admitting:
             stream.live = None
             self._admission.release(stream.number)
 
-    def _demand(self, stream: Stream, entry: Entry | None) -> Demand:
+    def _demand(self, stream: Stream, entry: Entry | None, *, keeps: bool = True) -> Demand:
         opening: list[Source] | None = None
 
         def growth() -> Mapping[str, Growth]:
@@ -98,7 +98,7 @@ class Admitting:
             growth=growth,
             restore=entry,
             restore_bytes=0 if entry is None else entry.nbytes,
-            keep=[self._model.state_bytes(position) for position in self._saves(stream, entry)],
+            keep=[self._model.state_bytes(n) for n in self._saves(stream, entry)] if keeps else (),
         )
 
     def _saves(self, stream: Stream, entry: Entry | None) -> Sequence[int]:

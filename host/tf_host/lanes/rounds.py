@@ -123,9 +123,8 @@ class Rounds:
         """Keep of every window what the target's own draws agree with, and say what was measured."""
         landed = [_land(window, draws) for window, draws in zip(round.windows, drawn, strict=True)]
         for each in landed:
-            if each.reason is None and each.error is None:
-                # The pending token and the drafts that stood; the last token drawn is the next pending one.
-                self._model.keep(each.window.stream.decoding.cache, len(each.tokens))
+            # The pending token and the drafts that stood; the last token drawn is the next pending one.
+            self._model.keep(each.window.stream.decoding.cache, len(each.tokens))
         self._tell(round, landed)
         return landed
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 __all__ = ["PRIOR", "Acceptance", "prior"]
 
 PRIOR = (0.85, 0.75, 0.7, 0.65, 0.6, 0.55)
 """Chances by depth of drafts that nothing is known of; 0.5 past these."""
 
 _TAIL = 0.5
+_PRIOR_WEIGHT = 6.0
 
 QUICK = 0.15
 """How far one judged draft moves a stream's own acceptance."""
@@ -34,9 +33,9 @@ class Acceptance:
     them. Each judged draft moves the means towards 1 or 0 by their rates, the first few by more, so that they begin as
     plain averages. The chance of the draft at depth ``i`` is
 
-        known * max(steady, (quick + steady) / 2) + (1 - known) * prior(i),    known = 1 - 0.85^judged
+        known * max(steady, (quick + steady) / 2) + (1 - known) * prior(i),    known = judged / (judged + 6)
 
-    so the prior counts until a few drafts were judged.
+    so the prior counts as much as the first six drafts judged, of this stream and of those it started from.
 
     Args:
         start: what to start from, usually the recent streams' acceptance.
@@ -63,7 +62,7 @@ class Acceptance:
 
     def chances(self, depth: int) -> list[float]:
         """Chances of the drafts at depths 1 to ``depth``."""
-        mean, unknown = self.mean, (1.0 - QUICK) ** self._judged
+        mean, unknown = self.mean, _PRIOR_WEIGHT / (_PRIOR_WEIGHT + self._judged)
         return [mean + unknown * (prior(k) - mean) for k in range(1, depth + 1)]
 
     def judge(self, drafted: int, kept: int, *, ended: bool = False) -> None:
@@ -79,11 +78,3 @@ class Acceptance:
     def asked(self, answered: bool) -> None:
         """The proposer was asked for drafts, and had some or none."""
         self.answered += self._rates[0] * ((1.0 if answered else 0.0) - self.answered)
-
-    @classmethod
-    def recent(cls, outcomes: Iterable[tuple[int, int]] = ()) -> Acceptance:
-        """What new streams start from, beginning with ``(drafted, kept)`` of windows that the probe ran, if any."""
-        acceptance = cls(quick=RECENT, steady=RECENT)
-        for drafted, kept in outcomes:
-            acceptance.judge(drafted, kept)
-        return acceptance

@@ -8,13 +8,13 @@ FIRST, LONGEST = 64, 1_024
 
 
 class Aside:
-    """One drafted round after 64 plain ones, then after twice as many each time, up to 1,024.
+    """One drafted round at once, the next after 64 plain ones, then after twice as many each time, up to 1,024.
 
-    Drafts that pay again start the count over.
+    The first is for requests that draft better than the recent ones did. Drafts that pay again start the count over.
     """
 
     def __init__(self) -> None:
-        self.wait = FIRST
+        self.wait = 0
         self.plain = 0
 
     @property
@@ -28,7 +28,7 @@ class Aside:
 
     def tried(self) -> None:
         """The drafted round was run."""
-        self.wait = min(2 * self.wait, LONGEST)
+        self.wait = min(max(2 * self.wait, FIRST), LONGEST)
         self.plain = 0
 
     def pays(self) -> None:

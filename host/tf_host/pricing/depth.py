@@ -90,7 +90,9 @@ def together(
             (step for i in (*free, *some) for step in _increments(landed[i], i)), key=lambda step: (-step[0], step[1])
         )
         extra = sum(entry[i] for i in some)
-        for deepest in range(1, max((k for _, k, _ in increments), default=0) + 1):
+        limit = max((k for _, k, _ in increments), default=0)
+        # Where drafting costs nothing, or nothing more, the deepest limit covers the others.
+        for deepest in range(1 if chain[limit] > 0 else limit, limit + 1) if limit else ():
             total, drafts, reached = undrafted, 0, 0
             for gain, k, _ in increments:
                 if k > deepest:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from tf_host.lanes.depths import FORCED, DraftSample, Offer, RoundSample, StreamView
+from tf_host.pricing.aside import FIRST
 from tf_host.pricing.chains import READING, ChainCosts
 from tf_host.pricing.depth import alone, landed, rate, together
 from tf_host.pricing.means import OUTLIER, Mean
@@ -36,7 +37,8 @@ TRIAL = 3
 """Most drafts of the round that a stream standing aside tries."""
 
 TRIAL_SHARE = 0.01
-"""What that round may cost more than a plain one, as a share of the plain rounds stood since the last."""
+"""What that round may cost more than a plain one, as a share of the plain rounds stood since the last; at first, of
+the tokens that are likely left, up to 64."""
 
 FREE = 0.02
 """Drafting that takes less than this share of a plain round is priced as free: asked for first, cut afterwards."""
@@ -66,14 +68,6 @@ class Pricing:
         self._taken: dict[int, Offer] = {}
         self._depths: dict[int, dict[int, int]] = {}
         self._trials: set[int] = set()
-
-    def seed_rounds(self, timings: Iterable[tuple[int, int, float]]) -> None:
-        """Load-time timings ``(rows, bucket, seconds)`` of decode forwards of one stream."""
-        self._rounds.seed(timings)
-
-    def seed_acceptance(self, proposer: int, outcomes: Iterable[tuple[int, int]], *, sampled: bool = False) -> None:
-        """``(drafted, kept)`` of the windows that the probe ran over its own tokens."""
-        self._streams.seed(proposer, sampled, outcomes)
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
@@ -116,9 +110,9 @@ class Pricing:
     def record_draft(self, sample: DraftSample) -> None:
         """Price the call, and note who has a draft now."""
         asked = self._depths.get(sample.proposer, {})
-        self._chains[sample.proposer].record(
-            tuple(asked.get(offer.stream, offer.tokens) for offer in sample.offers), sample.unread, sample.seconds
-        )
+        depths = tuple(asked.get(offer.stream, offer.tokens) for offer in sample.offers)
+        if any(depths):
+            self._chains[sample.proposer].record(depths, sample.unread, sample.seconds)
         for offer in sample.offers:
             self._streams.asked(offer.stream, sample.proposer, offer.tokens > 0)
             if offer.tokens:
@@ -204,7 +198,8 @@ class Pricing:
         """0 for a stream that stands aside, or the depth of its trial when one is due and cheap enough by now."""
         aside, chain = self._streams.drafts(view.id, proposer).aside, self._chains[proposer]
         if aside.due:
-            allowed = TRIAL_SHARE * aside.plain * rounds[0]
+            left = self._streams.left(view.context - view.prompt, view.left)
+            allowed = TRIAL_SHARE * max(aside.plain, min(FIRST, left)) * rounds[0]
             reading = chain.read * self._unread(view, proposer)
             for depth in range(min(TRIAL, self._limit(view)), 0, -1):
                 if rounds[depth] - rounds[0] + chain.chain(depth) + reading <= allowed:

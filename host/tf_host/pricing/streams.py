@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tf_host.pricing.acceptance import RECENT, Acceptance
@@ -41,10 +40,6 @@ class Streams:
         self._open: dict[int, _Stream] = {}
         self._recent: dict[tuple[int, bool], Acceptance] = {}
         self._reply = _REPLY
-
-    def seed(self, proposer: int, sampled: bool, outcomes: Iterable[tuple[int, int]]) -> None:
-        """``(drafted, kept)`` of windows that were run before any stream was."""
-        self._recent[proposer, sampled] = Acceptance.recent(outcomes)
 
     def open(self, stream: int, sampled: bool) -> None:
         """A stream takes part in a round; only its first time counts."""

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tf_host.exact import Verdict
+from tf_host.http import Metrics
 from tf_host.lanes import EngineThread, Lanes
 from tf_host.plugins import Plugins
 from tf_host.settings import ServerSettings
@@ -32,6 +33,7 @@ class Composed:
         proposers: in the order that they are asked.
         admission: the owner of the ledger.
         lanes: not turning yet.
+        metrics: what the lanes count.
         names: names that requests may use.
         owned: frees the proposers, then the target.
     """
@@ -49,6 +51,7 @@ class Composed:
     proposers: Sequence[Proposer]
     admission: Admission
     lanes: Lanes
+    metrics: Metrics
     names: tuple[str, ...]
     owned: ExitStack
 

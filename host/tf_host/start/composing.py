@@ -15,6 +15,7 @@ from tf_host.device import bits_key, device_memory
 from tf_host.exact import Verdict, VerdictStore, probe
 from tf_host.exact.sample import SAMPLE
 from tf_host.exact.verdict import verdict_key
+from tf_host.http import Metrics
 from tf_host.lanes import EngineThread, Lanes, Limits
 from tf_host.lanes.depths import Depths, FixedDepths, NoDrafts
 from tf_host.plugins import Plugins
@@ -148,6 +149,8 @@ def _on_engine(
     owned.callback(states.flush)
     depths = _depths(settings, proposers, plan)
 
+    metrics = Metrics()
+
     def make_lanes(using: Depths, *, observed: bool = True) -> Lanes:
         return Lanes(
             model,
@@ -157,7 +160,7 @@ def _on_engine(
             proposers=proposers,
             depths=using,
             states=states if observed else None,
-            observers=(plugins,) if observed else (),
+            observers=(plugins, metrics) if observed else (),
             limits=Limits(settings.queue, settings.decode_share),
         )
 
@@ -181,6 +184,7 @@ def _on_engine(
         proposers=proposers,
         admission=admission,
         lanes=lanes,
+        metrics=metrics,
         names=settings.served_model_name or (pair.target.name,),
         owned=owned,
     )

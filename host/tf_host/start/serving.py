@@ -7,7 +7,7 @@ import socket
 import time
 
 from tf_host.device import prepare
-from tf_host.http import Served, make_app, run
+from tf_host.http import Keys, Served, make_app, run
 from tf_host.plugins import Plugins
 from tf_host.settings import ServerSettings
 from tf_host.start.composing import compose
@@ -28,6 +28,7 @@ def serve(settings: ServerSettings, listening: socket.socket) -> None:
         TfError: something that is not served, or a plugin that failed.
     """
     device = prepare(settings)
+    Keys.of(settings)  # a key file that cannot be used is refused before anything loads
     plugins = Plugins.load(settings)
     with showing_progress() as progress:
         composed = compose(settings, device, plugins, progress)
@@ -64,4 +65,5 @@ def _served(composed: Composed) -> Served:
         vocab=composed.text.vocab,
         sampling=composed.target.sampling,
         created=int(time.time()),
+        metrics=composed.metrics,
     )

@@ -9,6 +9,9 @@ from tf_host.text.text import Text
 from tf_plugins.errors import Refused
 from tf_plugins.types import Refusal
 
+_NO_LIMIT = 1 << 60
+"""The context is checked for each request; transformers would warn of a long prompt by itself."""
+
 
 def load_text(
     folder: Path,
@@ -75,4 +78,5 @@ def _load(folder: Path, extra: dict[str, Any]) -> Any:
                 "convert it to a fast tokenizer (tokenizer.json)",
             )
         )
+    tokenizer.model_max_length = _NO_LIMIT
     return tokenizer

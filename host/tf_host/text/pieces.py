@@ -37,11 +37,13 @@ class Pieces:
 
     Attributes:
         strips: whether decoding drops one space at the start of a text.
+        longest: bytes of the longest piece.
     """
 
     def __init__(self, table: list[bytes], *, strips: bool) -> None:
         self._table = table
         self.strips = strips
+        self.longest = max(map(len, table), default=1)
 
     def __getitem__(self, token: int) -> bytes:
         """Bytes of a token; none for an id that the tokenizer does not know."""

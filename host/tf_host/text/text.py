@@ -66,11 +66,16 @@ class Text:
             start: add the control tokens that the model wants at the start of a text; never to plain text.
         """
         if not special:
-            plain: list[int] = self.tokenizer._tokenizer._encode_without_added_tokens(text)
-            return plain
+            return self._plain(text)
         begun = self._bos is not None and text.startswith(self._bos)
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=start and not begun, verbose=False)
         return ids
+
+    def least_tokens(self, text: str) -> int:
+        """Tokens that a text has at least, without encoding it: a text far too long need not be."""
+        if self._pieces is None or self.tokenizer.backend_tokenizer.normalizer is not None:
+            return 0
+        return len(text) // self._pieces.longest
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens, control tokens spelled out."""
@@ -139,6 +144,16 @@ class Text:
     def is_token(self, text: str) -> bool:
         """Whether a text is a control token, spelled out."""
         return any(added.content == text and added.special for added in self.tokenizer.added_tokens_decoder.values())
+
+    def _plain(self, text: str) -> list[int]:
+        """The tokenizer's steps one by one, which looks for no added tokens."""
+        backend = self.tokenizer.backend_tokenizer
+        if backend.normalizer is not None:
+            text = backend.normalizer.normalize_str(text)
+        words = [text]
+        if backend.pre_tokenizer is not None:
+            words = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
+        return [token.id for word in words for token in backend.model.tokenize(word)]
 
     def _decoder(self, *, strip: bool) -> Decoder:
         if self._pieces is None:

@@ -46,7 +46,7 @@ class LlamaModel:
         self.plan = RowPlan.for_device(device.kind, checkpoint.context)
         self.rows = rows
         self.layout = layout
-        self._kind = device.kind
+        self.device = device
 
     @classmethod
     def load(cls, checkpoint: Checkpoint, device: Device, progress: Progress) -> LlamaModel:

@@ -228,6 +228,16 @@ def test_a_prompt_past_the_context_is_refused_with_the_numbers(world: World) -> 
     assert world.engine.requests == []
 
 
+def test_a_prompt_far_past_the_context_is_not_encoded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(world.served.text), "encode", None)
+    monkeypatch.setattr(type(world.served.text), "chat", None)
+    long = "once upon a time " * 10_000
+    assert wrong(world.complete(long), "prompt")["code"] == "context_length_exceeded"
+    error = world.chat(long).json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
+    assert "at least" in error["message"]
+
+
 def test_a_reply_is_capped_to_the_room(world: World) -> None:
     assert world.complete([5] * 190, ignore_eos=True).json()["usage"]["completion_tokens"] == 10
     assert world.complete([5] * 190, max_tokens=10).status_code == 200

@@ -127,6 +127,37 @@ def test_other_origins_are_not_allowed(world: World) -> None:
     assert "access-control-allow-origin" not in answer.headers
 
 
+OWN = "the server's own"
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize(
+    ("origin", "host", "status"),
+    [
+        (None, None, 200),
+        ("https://evil.example", None, 403),
+        ("http://evil.example:8080", "evil.example:8080", OWN),  # a name that points here
+        ("null", None, 403),
+        ("http://[", None, 403),
+        ("http://localhost:3000", None, 200),
+        ("http://127.0.0.1:8080", None, 200),
+        ("http://192.168.1.2:8080", "192.168.1.2:8080", 200),
+        ("http://192.168.1.9", "192.168.1.2:8080", 403),
+        ("https://good.example", None, 200),
+    ],
+)
+def test_pages_from_elsewhere_may_not_use_the_server(
+    make_world: Callable[..., World], origin: str | None, host: str | None, status: Any, keyed: bool
+) -> None:
+    settings = ServerSettings(cors=("https://good.example",), api_key="k" if keyed else None)
+    world = make_world(settings=settings)
+    world.says("hello")
+    headers = bearer("k") | {name: value for name, value in (("Origin", origin), ("Host", host)) if value}
+    answer = world.client.post("/v1/completions", json={"prompt": "hi"}, headers=headers)
+    # With a key, a page of the same name has been given the key by its user.
+    assert answer.status_code == ((200 if keyed else 403) if status == OWN else status)
+
+
 def test_origins_of_the_settings_are(make_world: Callable[..., World]) -> None:
     world = make_world(settings=ServerSettings(cors=("https://good.example",), api_key="k"))
     ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}

@@ -132,7 +132,7 @@ def check(sinks: list[Sink], script: list[tuple[int, GenerateRequest, int | None
         assert sink.done.reason == reason
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     script=scripts(),
     kind=st.sampled_from(["right", "partly", "noise", "both", "stuck", "none"]),

@@ -212,10 +212,20 @@ def test_depths_are_told_what_was_measured_and_may_trim(most_sent: int) -> None:
     assert (first.context, first.prompt, first.left, first.most, first.unread) == (3, 3, 40, 7, (0,))
 
 
-def test_a_window_never_passes_what_the_view_said() -> None:
-    depths = Recording(15, 15)
+class Greedy(Recording):
+    """Asks for more than a window holds."""
+
+    def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
+        super().plan(streams)
+        return {stream.id: 99 for stream in streams}
+
+
+@pytest.mark.parametrize("rule", [Recording, Greedy])
+def test_a_window_never_passes_what_the_view_said(rule: type[Recording]) -> None:
+    depths = rule(15, 15)
     model = FakeModel()
-    decode(make_lanes(model, proposers=[FakeProposer(RIGHT)], depths=depths), WANTED)
+    [sink] = decode(make_lanes(model, proposers=[FakeProposer(RIGHT)], depths=depths), WANTED)
+    assert sink.tokens == REPLY
     for view, rows in zip(depths.views, model.forwards, strict=True):
         assert rows <= 1 + view.most
         assert view.most < model.plan.room(view.context - 1)

@@ -9,6 +9,7 @@ from tests.fakes.model import PLAN, FakeModel
 from tests.fakes.proposers import FakeProposer, always
 from tests.fakes.reading import Sink
 from tf_host.lanes import Limits
+from tf_plugins.types import Demand
 
 BYTES = FakeModel().cache_bytes
 
@@ -110,6 +111,16 @@ def test_a_failed_allocation_fails_its_stream_alone_and_gives_everything_back() 
 
 def test_a_reader_that_cannot_be_made_gives_everything_back() -> None:
     model, proposer, admission = FakeModel(), FakeProposer(always(1)), CountAdmission()
+    admit, when_it_raised = admission.admit, []
+
+    def watched(demand: Demand) -> bool:
+        try:
+            return admit(demand)
+        except ValueError:
+            when_it_raised.append(list(proposer.closed))  # the ledger gives the bytes back now, so they are gone
+            raise
+
+    admission.admit = watched  # type: ignore[method-assign]
     lanes = make_lanes(model, admission=admission, proposers=[proposer])
 
     def broken() -> None:
@@ -118,7 +129,7 @@ def test_a_reader_that_cannot_be_made_gives_everything_back() -> None:
     wanted = request([1], 5)
     object.__setattr__(wanted, "reader", broken)
     assert decode(lanes, wanted)[0].failed.status == 500
-    assert (proposer.opened, proposer.closed) == ([1], [1])
+    assert (proposer.opened, proposer.closed, when_it_raised) == ([1], [1], [[1]])
     assert admission.held == {}
     assert len(model.caches) == 0
 

@@ -23,9 +23,7 @@ def rising(first: float, steps: list[float]) -> list[float]:
     return costs
 
 
-@pytest.mark.parametrize(
-    ("p", "expected"), [(0.0, [1, 1, 1, 1]), (0.5, [1, 1.5, 1.75, 1.875]), (1.0, [1, 2, 3, 4])]
-)
+@pytest.mark.parametrize(("p", "expected"), [(0.0, [1, 1, 1, 1]), (0.5, [1, 1.5, 1.75, 1.875]), (1.0, [1, 2, 3, 4])])
 def test_expected_tokens_are_the_powers_of_one_chance(p: float, expected: list[float]) -> None:
     assert landed([p] * 3) == pytest.approx(expected)
 
@@ -42,7 +40,8 @@ def test_alone_is_the_best_of_every_depth(
 ) -> None:
     rounds = rising(plain, steps)[:16]
     rates = [
-        sum(p**i for i in range(k + 1)) / (rounds[k] + k * step + (reading * sum(p**i for i in range(k + 1)) if k else 0))
+        sum(p**i for i in range(k + 1))
+        / (rounds[k] + k * step + (reading * sum(p**i for i in range(k + 1)) if k else 0))
         for k in range(16)
     ]
     depth, rate = alone(landed([p] * 15), rounds, [k * step for k in range(16)], reading)

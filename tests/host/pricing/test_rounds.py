@@ -50,21 +50,36 @@ def test_attention_is_priced_by_the_keys_in_view() -> None:
     assert wide / plain > 4  # the ratio of a wide round to a plain one grows with the context
 
 
-def test_load_time_timings_give_both_before_the_first_round() -> None:
+def test_between_timed_widths_it_is_interpolated() -> None:
     costs = RoundCosts(PLAN)
-    costs.seed([(rows, bucket, banded(rows) + 1e-5 * bucket * rows) for rows in (1, 2, 8, 16) for bucket in (256, 2_048)])
-    assert costs.seconds(2, 1_024) == pytest.approx(banded(2) + 1e-5 * 1_024 * 2, rel=0.01)
-    assert banded(2) < costs.seconds(4, 256) - 1e-5 * 256 * 4 < banded(8)  # between two that were timed
+    for rows, seconds in ((1, 0.05), (4, 0.06), (8, 0.08)):
+        costs.record(rows, 256, seconds)
+    assert costs.seconds(6, 256) == pytest.approx(0.07)
+    assert costs.seconds(2, 256) == pytest.approx(0.05 + 0.01 / 3)
 
 
-def test_what_serving_takes_more_than_the_load_did_moves_the_widths_not_yet_served() -> None:
+def test_a_first_long_prompt_teaches_the_slope_at_once() -> None:
+    def truth(rows: int, bucket: int) -> float:
+        return banded(rows) + 1.2e-5 * bucket * rows
+
     costs = RoundCosts(PLAN)
-    costs.seed([(rows, 256, banded(rows)) for rows in (1, 4, 8, 16)])
-    for _ in range(40):
-        costs.record(1, 256, 1.2 * banded(1))
-    assert costs.seconds(8, 256) == pytest.approx(1.2 * banded(8), rel=0.02)
-    costs.record(8, 256, 1.05 * banded(8))
-    assert costs.seconds(8, 256) == pytest.approx(1.05 * banded(8), rel=0.02)
+    for rows in (1, 4, 2, 6, 1, 8, 3, 12, 16, 1):
+        costs.record(rows, 256, truth(rows, 256))
+    costs.record(4, 8_192, truth(4, 8_192))
+    for rows in (1, 4, 12):
+        assert costs.seconds(rows, 8_192) == pytest.approx(truth(rows, 8_192), rel=0.1)
+
+
+def test_shared_rounds_stand_in_only_past_the_widest() -> None:
+    costs = RoundCosts(PLAN)
+    costs.lend(4, 256, 0.09)
+    assert (costs.widest, costs.seconds(4, 256)) == (4, 0.09)
+    costs.record(1, 256, 0.05)
+    costs.record(4, 256, 0.06)
+    costs.lend(2, 256, 0.09)
+    costs.lend(8, 256, 0.12)
+    assert [costs.seconds(rows, 256) for rows in (1, 4, 8)] == [0.05, 0.06, 0.12]
+    assert costs.age(8) is None
 
 
 def test_the_mean_moves_by_a_fifth() -> None:
@@ -106,13 +121,15 @@ def test_a_wider_round_is_never_cheaper() -> None:
 
 def test_padded_rows_cost_what_their_width_costs() -> None:
     costs = RoundCosts(RowPlan.for_device("gpu", 8_192, widths=(2, 8, 16), tile=16))
-    costs.seed([(2, 256, 0.02), (8, 256, 0.03), (16, 256, 0.04)])
+    for rows, seconds in ((2, 0.02), (8, 0.03), (16, 0.04)):
+        costs.record(rows, 256, seconds)
     assert [costs.seconds(rows, 256) for rows in (1, 2, 3, 8, 9, 16)] == [0.02, 0.02, 0.03, 0.03, 0.04, 0.04]
 
 
 def test_more_rows_than_a_forward_holds_are_several_forwards() -> None:
     costs = RoundCosts(PLAN)
-    costs.seed([(rows, 256, banded(rows)) for rows in range(1, 17)])
+    for rows in range(1, 17):
+        costs.record(rows, 256, banded(rows))
     priced = costs.by_drafts(streams=4, drafts=20, bucket=0)
     assert priced[12] == pytest.approx(banded(16))
     assert priced[13] == pytest.approx(banded(16) + banded(1))

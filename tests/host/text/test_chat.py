@@ -44,6 +44,12 @@ def test_completions_parse_control_tokens(chatml: Text) -> None:
     assert START not in chatml.encode("<|im_start|>", special=False)
 
 
+def test_plain_text_is_encoded_like_any_other(kinds: dict[str, Text]) -> None:
+    for text in kinds.values():
+        for words in ("the quick brown fox", "  naïve 🚀\n\tx", ""):
+            assert text.encode(words, special=False) == text.encode(words, start=False)
+
+
 def test_a_control_token_in_a_key_is_refused(chatml: Text) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"<|im_end|>": {}}}}]
     with pytest.raises(Refused, match="key"):

@@ -105,12 +105,16 @@ def test_an_end_is_allowed_only_where_the_value_is_complete(text: Text) -> None:
     assert run.allowed_prefix((a,)) == 0
 
 
-def test_forced_tokens_are_the_only_ones(text: Text) -> None:
+def test_what_the_schema_fixes_is_forced(text: Text) -> None:
     run = compiled(text)
+    assert text.decode(run.forced()).startswith('{"city')
+    run.commit(tuple(text.encode('{"city": "Paris", ', special=False)))
     forced = run.forced()
-    assert text.decode(forced).startswith("{")
-    run.commit(forced)
-    assert run.mask(()) is not None
+    assert '"days' in text.decode(forced)
+    for at in range(len(forced)):
+        mask = run.mask(forced[:at])
+        assert mask is not None
+        assert mask[forced[at]]
 
 
 def test_a_token_that_is_not_allowed_is_an_error(text: Text) -> None:

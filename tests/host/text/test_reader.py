@@ -44,6 +44,13 @@ def test_any_bytes_decode_as_the_tokenizer_does(kinds: dict[str, Text], data: st
     assert "".join(pieces) == text.decode(ids)
 
 
+@pytest.mark.parametrize("whole", ["", "a", TEXT * 3, "the " * 500, "<|im_start|>" * 9, "   " * 100])
+def test_a_text_has_no_fewer_tokens_than_said(kinds: dict[str, Text], whole: str) -> None:
+    for text in kinds.values():
+        assert text.least_tokens(whole) <= len(text.encode(whole))
+    assert kinds["byte level"].least_tokens("the " * 500) > 50
+
+
 def test_a_character_is_let_out_whole(chatml: Text) -> None:
     ids = chatml.encode("a🚀b", special=False)
     assert len(ids) > 3

@@ -120,7 +120,7 @@ class LlamaDrafter:
     def _turn(self, request: DraftRequest) -> Turn | None:
         """The stream's part in the call, all of its context but the last tokens read; ``None`` for silence."""
         slot = self._slots.get(request.stream)
-        if slot is None:
+        if slot is None or not request.context:
             return None
         # The last step reads position + most - 2; what stands of it goes into the cache later.
         most = min(request.most, LONGEST, min(self._context, slot.capacity) - request.position + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
@@ -12,10 +13,17 @@ from tf_llama.rows.cache import LlamaCache
 from tf_llama.rows.form import Form
 from tf_llama.rows.weights import Layer, Weights, linear
 
-__all__ = ["Rows", "Span"]
+__all__ = ["Rows", "Span", "Watch"]
+
+Watch = Callable[[mx.array, mx.array, mx.array, mx.array], None]
+"""Told of every layer ``rows, queries, written, attended``."""
 
 Taps = tuple[mx.array, ...]
 """Numbers inside a block that the probe compares too. They exist anyway; serving drops them."""
+
+
+_SENT_EVERY = 4
+"""Layers that are built before they are sent off, so that the device works while the next ones are built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,9 @@ class Rows:
         self.between = through(self._between)
         self.last = through(self._last)
 
-    def decode(self, tokens: mx.array, spans: Sequence[Span], tile: int) -> mx.array:
+    def decode(
+        self, tokens: mx.array, spans: Sequence[Span], tile: int, watch: Watch | None = None
+    ) -> mx.array:
         """Logits ``[W, vocab]`` of the rows of all spans, and of padding rows; lazy. Writes the caches.
 
         Args:
@@ -82,12 +92,24 @@ class Rows:
                 what the last row does. They may be lazy, so that steps can be chained without reading them back.
             spans: the streams' rows, in the order of ``tokens``.
             tile: attention queries a call.
+            watch: told what every layer computes.
 
         Raises:
             CacheOverflow: a write would pass a cache's end; nothing was written.
         """
-        rows, attended, _ = self._run(tokens, spans, tile, self.weights.layers)
-        return self.last(rows, attended, self.weights.layers[-1], self.weights.norm, self.weights.head)
+        parts, angles = self._plan(tokens.shape[0], spans, tile)
+        layers = self.weights.layers
+        rows, queries, written, _ = self.first(tokens, angles, self.weights.table, layers[0])
+        for at, layer in enumerate(layers):
+            attended = self._attend(at, queries, written, parts, tokens.shape[0])
+            if watch is not None:
+                watch(rows, queries, written, attended)
+            if layer is layers[-1]:
+                break
+            if at % _SENT_EVERY == 0:
+                mx.async_eval(attended)
+            rows, queries, written, _ = self.between(rows, attended, angles, layer, layers[at + 1])
+        return self.last(rows, attended, layers[-1], self.weights.norm, self.weights.head)
 
     def read(self, tokens: mx.array, span: Span) -> None:
         """Write one span's keys and values and compute nothing that only logits need; lazy.
@@ -96,27 +118,20 @@ class Rows:
             tokens: ``[W]`` ids, padded as in ``decode``.
             span: its rows; all of them attend in one call of ``W`` queries.
         """
-        self._run(tokens, [span], tokens.shape[0], self.weights.layers, only_write=True)
-
-    def _run(
-        self, tokens: mx.array, spans: Sequence[Span], tile: int, layers: Sequence[Layer], only_write: bool = False
-    ) -> tuple[mx.array, mx.array | None, list[_Part]]:
-        width = tokens.shape[0]
-        parts = self._parts(spans, tile)
-        positions = [p for span in spans for p in span.positions]
-        positions += positions[-1:] * (width - len(positions))
-        angles = self.form.angles(positions)
+        width, layers = tokens.shape[0], self.weights.layers
+        parts, angles = self._plan(width, [span], width)
         rows, queries, written, _ = self.first(tokens, angles, self.weights.table, layers[0])
-        for at in range(len(layers)):
-            last = at == len(layers) - 1
-            if last and only_write:
-                self._write(at, written, parts)
-                return rows, None, parts
+        for at, (layer, following) in enumerate(pairwise(layers)):
             attended = self._attend(at, queries, written, parts, width)
-            if last:
-                return rows, attended, parts
-            rows, queries, written, _ = self.between(rows, attended, angles, layers[at], layers[at + 1])
-        raise AssertionError("a model has layers")
+            rows, queries, written, _ = self.between(rows, attended, angles, layer, following)
+        self._write(len(layers) - 1, written, parts)
+
+    def _plan(self, width: int, spans: Sequence[Span], tile: int) -> tuple[list[_Part], mx.array]:
+        """What every layer's attention needs, and the rows' angles."""
+        parts = self._parts(spans, tile)
+        positions = [position for span in spans for position in span.positions]
+        positions += positions[-1:] * (width - len(positions))
+        return parts, self.form.angles(positions)
 
     def _parts(self, spans: Sequence[Span], tile: int) -> list[_Part]:
         parts, begin = [], 0
