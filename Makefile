@@ -23,8 +23,8 @@ check:
 	@scripts/check
 
 bench:
-	@scripts/setup
-	@.venv/bin/tf-bench $(ARGS)
+	@scripts/setup --dev
+	@.venv/bin/python benchmarks/cpu.py $(ARGS)
 
 long:
 	@scripts/setup --dev

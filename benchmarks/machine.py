@@ -15,7 +15,7 @@ def describe() -> list[str]:
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     lines = [
         f"{_processor()}, {os.cpu_count()} cores in use, {gib:.0f} GiB of memory",
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     ]
     return [*lines, ", ".join(f"{name} {version}" for name in PACKAGES if (version := _version(name)))]
 

@@ -34,8 +34,8 @@ def _head(results: Mapping[str, Stage]) -> Lines:
     yield ""
     yield "Window *k* sends prompt *k* alone, then *k* and *k* + 1 together. One stream is tokens a second after the"
     yield "first token, two are both replies' tokens over the pair's wall time; numbers are medians over windows."
-    yield "Servers alternate window by window, nothing is kept between requests, seeds are fixed. *Without* the drafter,"
-    yield "copies are still drafted."
+    yield "Servers alternate window by window, nothing is kept between requests, seeds are fixed. *Without* the"
+    yield "drafter, copies are still drafted."
 
 
 def _pair(stage: Stage) -> Lines:

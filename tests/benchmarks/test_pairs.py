@@ -96,7 +96,9 @@ def test_the_family_reads_a_sparse_folder_as_any_checkpoint(small: Path, tmp_pat
     folder = _written(small, tmp_path / "large", LARGER["heads as large"], True)
     checkpoint = LlamaFamily().read(folder, "target")
     assert checkpoint.context == 512
-    assert checkpoint.weight_bytes == sum(tensor.nbytes for tensor in pairs.lay(Small(small), Shape.of(checkpoint.config)))
+    assert checkpoint.weight_bytes == sum(
+        tensor.nbytes for tensor in pairs.lay(Small(small), Shape.of(checkpoint.config))
+    )
     assert (folder / "tokenizer.json").exists()
 
 

@@ -137,6 +137,7 @@ class Target:
         self.cache_token, self.drafter_token = token_bytes
         self.caches: dict[int, int] = {}
         self.restored: list[object | None] = []
+        self.states: FakeStates | None = None
 
     def demand(
         self,
@@ -149,6 +150,7 @@ class Target:
         tokens: int = 1,
     ) -> Demand:
         def allocate(entry: object | None) -> None:
+            assert entry is None or self.states is None or entry in self.states.entries, "restored from what is gone"
             self.recorder.take(cache)
             self.caches[stream] = cache
             try:

@@ -44,7 +44,9 @@ def make_shape(restore_bytes: int = GIB) -> Shape:
     states = FakeStates(recorder, restore, *(FakeState(GIB // 2, f"other {n}") for n in range(4)))
     drafter = FakeDrafter(recorder)
     drafter.keep(Slot("a", GIB, GIB // 2))
-    return Shape(recorder, states, drafter, Target(recorder, drafter), restore)
+    target = Target(recorder, drafter)
+    target.states = states
+    return Shape(recorder, states, drafter, target, restore)
 
 
 # Controls: the same object with one step moved or one byte kept.
@@ -348,15 +350,19 @@ def test_states_to_keep_are_reserved_or_skipped() -> None:
     assert admits.reserved() == 0
 
 
-def test_older_states_give_way_to_the_ones_to_keep_but_not_the_restored() -> None:
+@pytest.mark.parametrize(("keep", "left"), [((2,), ["restored"]), ((3, 1), [])])
+def test_older_states_give_way_to_the_ones_to_keep(keep: tuple[int, ...], left: list[str]) -> None:
+    """The entry that the stream started from too, once it is copied: its longer successor is worth more."""
     recorder = Recorder()
-    restore = FakeState(2, "restore")
-    states, drafter = FakeStates(recorder, restore, FakeState(3, "old")), FakeDrafter(recorder)
+    restored = FakeState(2, "restored")
+    states, drafter = FakeStates(recorder, FakeState(3, "old"), restored), FakeDrafter(recorder)
     target = Target(recorder, drafter)
+    target.states = states
     admits = admission(10, drafter, states)
-    assert admits.admit(target.demand(1, 5, 0, restore=restore, keep=(3, 1)))
-    assert states.entries == [restore]
-    assert admits.reserved() == 3
+    assert admits.admit(target.demand(1, 5, 0, restore=restored, keep=keep))
+    assert target.restored == [restored]
+    assert [entry.name for entry in states.entries] == left
+    assert admits.reserved() == sum(keep)
 
 
 def test_a_promise_to_keep_gives_way_to_a_stream() -> None:

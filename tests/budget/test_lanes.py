@@ -166,6 +166,16 @@ def test_a_chat_is_the_same_resumed_cold_and_after_a_restart(tmp_path: Path) -> 
         assert end.cached_tokens > 0
 
 
+def test_a_chat_that_fills_the_limit_moves_on() -> None:
+    """There is room for one state of the whole prompt: each turn's takes the place of the last turn's."""
+    house = House(limit=8 * 130)
+    ends = chat(house, 7)
+    assert [end.tokens for end in ends] == [end.tokens for end in chat(House(limit=0), 7)]
+    for before, end in itertools.pairwise(ends):
+        assert end.cached_tokens == (before.prompt_tokens - 1) // PLAN.grid * PLAN.grid
+    assert ends[-1].cached_tokens * 8 > 0.7 * 8 * 130
+
+
 def test_without_the_folder_a_restart_is_cold(tmp_path: Path) -> None:
     """Control of the test above."""
     ends = chat(House(folder=tmp_path), 5, restart_after=4, folder=tmp_path / "other")

@@ -50,15 +50,18 @@ acts = st.builds(
     Act, what=st.sampled_from(["turn", "turn", "turn", "finish", "leave", "keep"]), which=st.integers(0, 5)
 )
 lives = st.lists(submits | acts, max_size=40)
+earlier_states = st.lists(st.integers(1, 25), max_size=4)
 
 
 class Server:
     """FIFO lanes over an admission; ``check`` compares the ledger with the recorder after each event."""
 
-    def __init__(self, kind: type[StreamAdmission], parallel: int) -> None:
+    def __init__(self, kind: type[StreamAdmission], parallel: int, earlier: Sequence[int]) -> None:
         self.recorder = Recorder()
-        self.states, self.drafter = FakeStates(self.recorder), FakeDrafter(self.recorder)
+        self.states = FakeStates(self.recorder, *map(FakeState, earlier))
+        self.drafter = FakeDrafter(self.recorder)
         self.target = Target(self.recorder, self.drafter)
+        self.target.states = self.states
         self.sizes: dict[int, int] = {}
         self.admits = admission(
             BUDGET, self.drafter, self.states, lambda stream: self.sizes[stream], parallel=parallel, kind=kind
@@ -97,8 +100,6 @@ class Server:
         if not admitted:
             assert before == (self.recorder.now, entries, self.drafter.kept()), "a stream that waits touches nothing"
             return False
-        if restore is not None and self.target.restored[-1] is not None:
-            assert restore in entries, "the restored entry was dropped"
         self.queue.popleft()
         self.running[stream] = request
         self.served.append(stream)
@@ -148,8 +149,8 @@ class Server:
         assert sum(self.admits.used().values()) + self.admits.reserved() == 0
 
 
-def live(kind: type[StreamAdmission], parallel: int, life: Sequence[Submit | Act]) -> None:
-    server = Server(kind, parallel)
+def live(kind: type[StreamAdmission], parallel: int, earlier: Sequence[int], life: Sequence[Submit | Act]) -> None:
+    server = Server(kind, parallel, earlier)
     for event in life:
         if isinstance(event, Submit):
             server.submit(event)
@@ -161,9 +162,11 @@ def live(kind: type[StreamAdmission], parallel: int, life: Sequence[Submit | Act
 
 @pytest.mark.slow
 @settings(max_examples=3_000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(life=lives, parallel=st.integers(1, 4))
-def test_the_ledger_is_true_and_nobody_starves(life: Sequence[Submit | Act], parallel: int) -> None:
-    live(StreamAdmission, parallel, life)
+@given(life=lives, parallel=st.integers(1, 4), earlier=earlier_states)
+def test_the_ledger_is_true_and_nobody_starves(
+    life: Sequence[Submit | Act], parallel: int, earlier: Sequence[int]
+) -> None:
+    live(StreamAdmission, parallel, earlier, life)
 
 
 # Controls: each fault is found by the same lives.
@@ -193,13 +196,18 @@ class TrimsLast(StreamAdmission):
         restore = self._protect(demand, room)
         self._make(demand, growth, restore)
         self._trim(room, restore)
-        self._reserve(demand, restore)
+        self._reserve(demand)
         return True
 
 
 class ReservesBlindly(StreamAdmission):
-    def _reserve(self, demand, restore):  # type: ignore[no-untyped-def]
+    def _reserve(self, demand):  # type: ignore[no-untyped-def]
         self._admitted[demand.stream].reserved = list(demand.keep)
+
+
+class ProtectsNothing(StreamAdmission):
+    def _trim(self, room: int, restore: object | None) -> None:
+        super()._trim(room, None)
 
 
 class NeverSheds(StreamAdmission):
@@ -237,6 +245,7 @@ CONTROLS: list[type[StreamAdmission]] = [
     GivesTwice,
     TrimsLast,
     ReservesBlindly,
+    ProtectsNothing,
     NeverSheds,
     ShedsOnceWithoutAsking,
     IgnoresTheCopy,
@@ -252,9 +261,9 @@ def _search(kind: type[StreamAdmission]) -> Callable[[], None]:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(life=lives, parallel=st.integers(1, 4))
-    def search(life: Sequence[Submit | Act], parallel: int) -> None:
-        live(kind, parallel, life)
+    @given(life=lives, parallel=st.integers(1, 4), earlier=earlier_states)
+    def search(life: Sequence[Submit | Act], parallel: int, earlier: Sequence[int]) -> None:
+        live(kind, parallel, earlier, life)
 
     return search
 

@@ -141,6 +141,7 @@ def serving(*args: str, log: Path, env: dict[str, str] | None = None, wait_s: fl
                 time.sleep(0.2)
             yield client
         finally:
+            client.http.close()
             process.terminate()
             try:
                 process.wait(60)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.serving import Client, serving
-from tests.examples.installing import EXAMPLES, bytes_model, environment, pip_install, run
+from tests.examples.installing import EXAMPLES, bytes_model, entry_points, environment, pip_install, run
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ NAMES = ("tf-plugin-prompt-lookup", "tf-plugin-tool-limit")
 SETTINGS = """
 model = "bytes"
 use_plugins = ["bytes", "copy"]
-add_plugins = ["prompt-lookup", "tool-limit"]
+add_plugins = ["prompt-lookup", "tool-limit", "shows"]
 draft_depth = 8
 
 [plugins.prompt-lookup]
@@ -28,6 +28,22 @@ ngram = 4
 
 [plugins.tool-limit]
 most = 1
+"""
+
+SHOWS = """
+import json
+
+from tf_plugins import Plugin, hookimpl
+from tf_plugins.types import Refusal
+
+
+class Shows(Plugin):
+    api_version = 1
+
+    @hookimpl
+    def refuse_request(self, request):
+        if request.body.get("user") == "shows":
+            return Refusal("shown", json.dumps(dict(request.body), sort_keys=True), "look at it")
 """
 
 PROMPT = "one two three four, one two three four, one two three"
@@ -42,6 +58,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(EXAMPLES / name, sources / name)
     pip_install(folder, *(sources / name for name in NAMES))
     bytes_model(folder)
+    (folder / "tf_shows.py").write_text(SHOWS)
+    entry_points(folder, "tf-shows", "shows = tf_shows:Shows")
     return folder
 
 
@@ -116,6 +134,14 @@ def test_too_many_tools_are_refused(server: Client) -> None:
     assert "the request has 2 tools, and this server takes 1" in error["message"]
     assert "send only the tools that this step needs" in error["message"]
     assert server.complete(PROMPT, max_tokens=3).status == 200
+
+
+def test_a_plugin_sees_the_body_as_json(server: Client) -> None:
+    error = server.chat("Hi", user="shows", stop=["x"]).body["error"]
+    assert error["code"] == "shown"
+    body, _ = json.JSONDecoder().raw_decode(error["message"])
+    assert body["messages"] == [{"content": "Hi", "role": "user"}]
+    assert (body["stop"], body["temperature"]) == (["x"], 0)
 
 
 def test_a_misspelled_key_of_its_table_names_the_right_one(settings: Path, env: dict[str, str], tmp_path: Path) -> None:

@@ -11,8 +11,12 @@ from tf_plugins.types import Costs, Draft, DraftRequest, Growth, Outcome
 Answer = Callable[[DraftRequest], Sequence[int] | None]
 
 
+VIOLATIONS: list[str] = []
+"""Calls that break the contract. The lanes survive whatever a proposer raises, so an assertion would go unseen."""
+
+
 class FakeProposer:
-    """Implements ``tf_plugins.types.Proposer`` and insists that it is called as documented.
+    """Implements ``tf_plugins.types.Proposer``, and notes in ``VIOLATIONS`` when it is not called as documented.
 
     Args:
         answer: the tokens to propose for a request, or ``None``.
@@ -38,22 +42,22 @@ class FakeProposer:
         return Growth(new=tokens)
 
     def open(self, stream: int, context: Sequence[int], tokens: int) -> None:
-        assert stream not in self.streams
+        self._expect(stream not in self.opened, f"stream {stream} opened twice")
         self.streams.add(stream)
         self.opened.append(stream)
         self._called("open")
 
     def unread(self, stream: int, length: int) -> int:
-        assert stream in self.streams
+        self._expect(stream in self.streams, f"unread of stream {stream}, which is not open")
         self._called("unread")
         return 0
 
     def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Draft | None]:
-        assert len({request.stream for request in requests}) == len(requests) > 0
+        self._expect(len({request.stream for request in requests}) == len(requests) > 0, "not one request a stream")
         for request in requests:
-            assert request.stream in self.streams
-            assert request.most >= 1
-            assert request.position == len(request.context)
+            self._expect(request.stream in self.streams, f"stream {request.stream} is not open")
+            self._expect(request.most >= 1, "asked for nothing")
+            self._expect(request.position == len(request.context), "the position is not the context's length")
         self.calls.append(tuple(requests))
         self._called("propose")
         time.sleep(self.seconds)
@@ -62,12 +66,13 @@ class FakeProposer:
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
-            assert 0 <= outcome.kept <= outcome.drafted > 0
+            self._expect(0 <= outcome.kept <= outcome.drafted > 0, f"{outcome} cannot be")
+            self._expect(outcome.stream in self.streams, f"stream {outcome.stream} is not open")
         self.outcomes.extend(outcomes)
         self._called("observe")
 
     def close(self, stream: int) -> None:
-        assert stream in self.streams
+        self._expect(stream in self.streams, f"stream {stream} closed, and is not open")
         self.streams.discard(stream)
         self.closed.append(stream)
         self._called("close")
@@ -83,6 +88,10 @@ class FakeProposer:
 
     def release(self) -> None:
         return None
+
+    def _expect(self, condition: bool, otherwise: str) -> None:
+        if not condition:
+            VIOLATIONS.append(f"{self.name}: {otherwise}")
 
     def _called(self, method: str) -> None:
         if method == self.raises:

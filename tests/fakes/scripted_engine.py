@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tf_host.requests import Delta, Done, Failed, GenerateRequest, Handle, Reading, TokenInfo
@@ -19,6 +19,7 @@ class Script:
     Attributes:
         tokens: what the model would say; the engine ends it at an end token, a stop string or the limit.
         source: who proposed every second token.
+        sources: whose draft each token was, in turn, instead; a round ends with each ``"target"``.
         rounds: tokens a round.
         logprob: what each token is reported with.
         reading: prompt chunks, each told as a ``Reading``.
@@ -30,6 +31,7 @@ class Script:
 
     tokens: Sequence[int] = ()
     source: str = "copy"
+    sources: Sequence[str] = ()
     rounds: int = 3
     logprob: float = -0.5
     reading: int = 0
@@ -112,14 +114,18 @@ class ScriptedEngine:
             if not self._wait(request, handle, script.pause):
                 return
             rounds += 1
-            text, infos = "", []
-            for _ in range(script.rounds):
+            text, infos, told = "", [], 0
+            for _ in range(1_000 if script.sources else script.rounds):
                 if script.fail_after is not None and len(reply) >= script.fail_after:
                     handle.send(Failed("the forward failed", "server_error", 500))
                     return
                 token = pending.pop(0) if pending else next(iter(request.end_ids), 0)
-                source = script.source if len(reply) % 2 else "target"
-                drafted[script.source] += len(reply) % 2
+                if script.sources:
+                    source = script.sources[len(reply) % len(script.sources)]
+                else:
+                    source = script.source if len(reply) % 2 else "target"
+                if source != "target":
+                    drafted[source] += 1
                 wanted = request.logprobs
                 top = tuple((token + i, script.logprob - i) for i in range(wanted)) if wanted else ()
                 infos.append(TokenInfo(token, source, None if wanted is None else script.logprob, top))
@@ -135,7 +141,9 @@ class ScriptedEngine:
                     elif len(reply) == request.max_tokens:
                         reason = "length"
                         text += reader.finish()
-                if reason:
+                infos[-1] = replace(infos[-1], text=text[told:])
+                told = len(text)
+                if reason or (script.sources and source == "target"):
                     break
             handle.send(Delta(text, tuple(infos)))
         now = time.monotonic()

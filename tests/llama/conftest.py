@@ -33,7 +33,9 @@ KINDS = {
 
 
 @pytest.fixture(scope="session", params=list(KINDS))
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, device: Device) -> Iterator[LlamaModel]:
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, device: Device
+) -> Iterator[LlamaModel]:
     """A tiny model with its proven plan in use."""
     dtype, changes = KINDS[request.param]
     made = load(checkpoint(tmp_path_factory.mktemp("tiny"), dtype, **changes), device)

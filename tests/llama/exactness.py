@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
@@ -23,6 +23,11 @@ def bits(row: mx.array) -> bytes:
     return hashlib.blake2b(bytes(mx.contiguous(row).view(mx.uint8))).digest()
 
 
+def best(logits: mx.array) -> int:
+    """The likeliest id."""
+    return int(cast(int, mx.argmax(logits).item()))
+
+
 def reply(model: LlamaModel, prompt: list[int], count: int, tokens: int | None = None) -> tuple[list[int], list[bytes]]:
     """Pending tokens of a greedy reply decoded one row a forward, and the bits of each row's logits."""
     cache = read(model, prompt, tokens)
@@ -31,7 +36,7 @@ def reply(model: LlamaModel, prompt: list[int], count: int, tokens: int | None =
         logits = model.verify([Window(cache, pending[-1:])])[0]
         mx.eval(logits)
         found.append(bits(logits))
-        pending.append(int(mx.argmax(logits).item()))
+        pending.append(best(logits))
         model.keep(cache, 1)
     return pending[:-1], found
 
@@ -109,7 +114,7 @@ def kept_state_equals_cold(model: LlamaModel) -> None:
         for want in expected:
             logits = model.verify([Window(resumed, [pending])])[0]
             assert bits(logits) == want, f"state of {state.length}"
-            pending = int(mx.argmax(logits).item())
+            pending = best(logits)
             model.keep(resumed, 1)
 
 

@@ -6,11 +6,11 @@ Each makes a row's bits depend on something that exact rows may not depend on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import mlx.core as mx
 
 from tf_llama.model import LlamaModel
+from tf_llama.rows.form import Form
 from tf_llama.rows.forward import Rows
 
 FAULTS = ("width", "slot", "neighbours", "queries", "layout", "stale", "history")
@@ -29,7 +29,7 @@ class FaultyForm:
             mask; ``history``: whether attention calls of this size came before.
     """
 
-    def __init__(self, form: Any, fault: str) -> None:
+    def __init__(self, form: Form, fault: str) -> None:
         self._form = form
         self._fault = fault
         self._calls: dict[int, int] = {}

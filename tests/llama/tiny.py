@@ -90,7 +90,9 @@ def checkpoint(folder: Path, dtype: mx.Dtype = mx.float32, **changes: Any) -> Pa
 def load(folder: Path, device: Device) -> LlamaModel:
     """The family's model of a folder."""
     family = LlamaFamily()
-    return family.load(family.read(folder, "target"), device, quiet)
+    model = family.load(family.read(folder, "target"), device, quiet)
+    assert isinstance(model, LlamaModel)
+    return model
 
 
 def wide_plan(model: LlamaModel, kind: str) -> RowPlan:

@@ -18,6 +18,7 @@ from tf_host.http.origins import OriginCheck
 from tf_host.http.routes import router
 from tf_host.http.server import Served
 from tf_host.http.traffic import Traffic
+from tf_host.http.web import router as page
 from tf_plugins.errors import PluginError, Refused
 
 logger = logging.getLogger("tf_host.http")
@@ -68,6 +69,7 @@ def make_app(served: Served) -> FastAPI:
     app.state.served = served
     app.state.traffic = traffic
     app.include_router(router)
+    app.include_router(page)
     return app
 
 

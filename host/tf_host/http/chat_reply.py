@@ -81,6 +81,7 @@ class ChatReply:
         if self._prepared.body.return_token_ids:
             details["token_ids"] = [token.id for token in tokens]
             details["sources"] = [token.source for token in tokens]
+            details["pieces"] = [token.text for token in tokens]
         return details
 
     def _chunk(self, fields: Fields, reason: str | None = None) -> dict[str, Any]:

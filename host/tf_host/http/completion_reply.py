@@ -58,6 +58,7 @@ class CompletionReply:
         if self._prepared.body.return_token_ids:
             choice["token_ids"] = [token.id for token in tokens]
             choice["sources"] = [token.source for token in tokens]
+            choice["pieces"] = [token.text for token in tokens]
         chunk = self._base() | {"choices": [choice]}
         return chunk | {"usage": None} if self._prepared.body.include_usage else chunk
 

@@ -14,12 +14,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tf_host.http.errors import error_response
 from tf_host.http.origins import is_loopback
+from tf_host.http.web import PAGE
 from tf_host.settings import ServerSettings
 from tf_plugins.errors import SettingsError
 
 logger = logging.getLogger("tf_host.http")
 
-_OPEN = frozenset({"/", "/health", "/favicon.ico"})
+_OPEN = frozenset({*PAGE, "/health", "/favicon.ico"})
 """Paths that need no key: what is behind them names no request."""
 
 _SCOPE_KEY = "tf_key"

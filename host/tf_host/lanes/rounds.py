@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import mlx.core as mx
@@ -187,6 +187,7 @@ def _land(window: StreamWindow, draws: WindowDraws) -> Landed:
             source = window.proposal.source if agreed and window.proposal is not None else TARGET
             landed.tokens.append(draws.info(row, token, source))
             text, landed.reason = stream.feed(token)
+            landed.tokens[-1] = replace(landed.tokens[-1], text=text)
             landed.text += text
             if landed.reason is not None or not agreed:
                 break

@@ -226,6 +226,8 @@ def _lacking(item: object, kind: type[Any]) -> str | None:
 
 
 def _release(proposer: Proposer) -> None:
+    if not hasattr(proposer, "release"):  # a plugin may have returned anything
+        return
     try:
         proposer.release()
     except FAILURES:

@@ -16,12 +16,14 @@ class TokenInfo:
         source: ``"target"`` for a draw, else the name of the proposer whose draft it was.
         logprob: natural log of its probability in the target's unfiltered distribution, when asked for.
         top: the most likely ids with their logprobs, when asked for.
+        text: the text that became safe to send with it; a round's texts together are the round's text.
     """
 
     id: int
     source: str = "target"
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

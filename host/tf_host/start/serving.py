@@ -10,8 +10,8 @@ from tf_host.device import prepare
 from tf_host.http import Keys, Served, make_app, run
 from tf_host.plugins import Plugins
 from tf_host.settings import ServerSettings
-from tf_host.start.composing import compose
 from tf_host.start.composed import Composed
+from tf_host.start.composing import compose
 from tf_host.start.progress import showing_progress
 
 log = logging.getLogger(__name__)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tf_llama.reading import read_checkpoint
-from tf_plugins.types import Checkpoint, Device, Progress, Role
-
-if TYPE_CHECKING:
-    from tf_llama.model import LlamaModel
+from tf_plugins.types import Checkpoint, Device, Model, Progress, Role
 
 __all__ = ["LlamaFamily"]
 
@@ -32,7 +28,7 @@ class LlamaFamily:
         """The facts of a checkpoint; ``Refused`` for what is not served. No weight is read."""
         return read_checkpoint(folder, role, name or folder.name)
 
-    def load(self, checkpoint: Checkpoint, device: Device, progress: Progress) -> LlamaModel:
+    def load(self, checkpoint: Checkpoint, device: Device, progress: Progress) -> Model:
         """Load a target on the engine thread."""
         # Imported here: mlx must not be imported before the host has prepared the device.
         from tf_llama.model import LlamaModel

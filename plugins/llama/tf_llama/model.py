@@ -16,7 +16,7 @@ from tf_llama.rows.forward import Rows, Span
 from tf_llama.rows.gpu import GpuForm
 from tf_llama.rows.weights import pack
 from tf_plugins import RowPlan
-from tf_plugins.types import Checkpoint, Device, Progress, TileCheck, WidthCheck, Window
+from tf_plugins.types import Cache, Checkpoint, Device, Progress, State, TileCheck, WidthCheck, Window
 
 __all__ = ["LlamaModel", "load_rows"]
 
@@ -71,8 +71,9 @@ class LlamaModel:
         """A cache for ``tokens`` positions, evaluated."""
         return LlamaCache(self.layout, self.plan.capacity(tokens))
 
-    def prefill(self, cache: LlamaCache, tokens: Sequence[int]) -> None:
+    def prefill(self, cache: Cache, tokens: Sequence[int]) -> None:
         """Read one chunk of the prompt plan at ``cache.length``."""
+        cache = _own(cache)
         end = cache.length + len(tokens)
         padded = self._padded(tokens, self.plan.chunk_padded(len(tokens)))
         self.rows.read(padded, Span(cache, len(tokens), self.plan.bucket(end - 1)))
@@ -91,7 +92,7 @@ class LlamaModel:
         logits = self.rows.decode(padded, spans, self.plan.tile)
         return logits if logits.shape[0] == len(tokens) else logits[: len(tokens)]
 
-    def keep(self, cache: LlamaCache, rows: int) -> None:
+    def keep(self, cache: Cache, rows: int) -> None:
         """Advance by the rows that stand."""
         cache.length += rows
 
@@ -99,13 +100,15 @@ class LlamaModel:
         """Bytes of a kept state."""
         return self.layout.nbytes(tokens)
 
-    def save(self, cache: LlamaCache, tokens: int) -> LlamaState:
+    def save(self, cache: Cache, tokens: int) -> LlamaState:
         """A contiguous copy of the first ``tokens`` positions."""
-        return LlamaState.copy(cache, tokens)
+        return LlamaState.copy(_own(cache), tokens)
 
-    def restore(self, cache: LlamaCache, state: LlamaState) -> None:
+    def restore(self, cache: Cache, state: State) -> None:
         """Copy a state into a fresh cache."""
-        state.restore(cache)
+        if not isinstance(state, LlamaState):
+            raise TypeError(f"a {type(state).__name__} is no state of this family")
+        state.restore(_own(cache))
 
     def load_state(self, arrays: dict[str, Any]) -> LlamaState:
         """A state from a file's arrays; ``ValueError`` when they are not of this model."""
@@ -134,9 +137,7 @@ class LlamaModel:
         mx.clear_cache()
 
     def _span(self, window: Window) -> Span:
-        cache, rows = window.cache, len(window.tokens)
-        if not isinstance(cache, LlamaCache):
-            raise TypeError(f"a window over a {type(cache).__name__}, not over a cache of this family")
+        cache, rows = _own(window.cache), len(window.tokens)
         keys = self.plan.bucket(cache.length)
         if not 1 <= rows <= keys - cache.length:
             raise ValueError(f"{rows} rows at position {cache.length} do not fit the bucket that ends at {keys}")
@@ -146,3 +147,9 @@ class LlamaModel:
     def _padded(tokens: Sequence[int], width: int) -> mx.array:
         # The last token once more: a padding row computes what the last row does.
         return mx.array([*tokens, *[tokens[-1]] * (width - len(tokens))])
+
+
+def _own(cache: Cache) -> LlamaCache:
+    if not isinstance(cache, LlamaCache):
+        raise TypeError(f"a {type(cache).__name__} is no cache of this family")
+    return cache

@@ -19,8 +19,16 @@ __all__ = ["DTYPES", "is_tied", "read_checkpoint", "weight_files"]
 DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 """Served dtypes by their safetensors names."""
 
-_INTEGERS = ("U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F8", "F6", "F4")
-_QUANTIZED_SUFFIXES = (".scales", ".biases", ".qweight", ".qzeros", ".weight_scale", ".weight_scale_inv", ".weight_packed")
+_INTEGERS = ("U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F8_", "F6_", "F4")
+_QUANTIZED_SUFFIXES = (
+    ".scales",
+    ".biases",
+    ".qweight",
+    ".qzeros",
+    ".weight_scale",
+    ".weight_scale_inv",
+    ".weight_packed",
+)
 _ADAPTERS = ("adapter_config.json", "adapters.safetensors", "adapter_model.safetensors")
 
 # Rotary frequencies that old checkpoints store and mlx-lm drops.
@@ -142,9 +150,7 @@ def _refuse_dtypes(tensors: Mapping[str, Tensor], name: str, role: Role) -> None
             raise Refused(refusals.dtype(name, tensor, entry.dtype))
 
 
-def _match(
-    config: LlamaConfig, tensors: Mapping[str, Tensor], tied: bool, name: str
-) -> dict[str, Tensor]:
+def _match(config: LlamaConfig, tensors: Mapping[str, Tensor], tied: bool, name: str) -> dict[str, Tensor]:
     """The tensors that are served; ``Refused`` where they are not what the config describes."""
     expected = config.tensors(tied)
     for tensor, shape in expected.items():
@@ -153,7 +159,7 @@ def _match(
         if tensors[tensor].shape != shape:
             why = f"{tensor} has shape {list(tensors[tensor].shape)}, and the config says {list(shape)}"
             raise Refused(refusals.wrong_tensors(name, why))
-    for tensor in tensors:
+    for tensor in sorted(tensors):
         if tensor not in expected and _DROPPED not in tensor and not (tied and tensor == "lm_head.weight"):
             raise Refused(refusals.wrong_tensors(name, f"{tensor} is no part of it"))
     return {tensor: tensors[tensor] for tensor in expected}

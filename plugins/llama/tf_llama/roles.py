@@ -56,17 +56,13 @@ _LISTED = (
 
 def roles_of(name: str, shape: Shape, vocab: int) -> frozenset[Role]:
     """What a checkpoint may be used for; its shape counts where its name is not listed."""
-    listed = _by_name(name) or next(
-        (one for one in _LISTED if one.shape == shape and one.vocab in (None, vocab)), None
-    )
+    listed = _by_name(name) or next((one for one in _LISTED if one.shape == shape and one.vocab in (None, vocab)), None)
     return listed.roles if listed else _EITHER
 
 
 def drafter_for(name: str, shape: Shape, vocab: int) -> str | None:
     """The drafter that goes with a target, or ``None``."""
-    listed = _by_name(name) or next(
-        (one for one in _LISTED if one.shape == shape and one.vocab in (None, vocab)), None
-    )
+    listed = _by_name(name) or next((one for one in _LISTED if one.shape == shape and one.vocab in (None, vocab)), None)
     return listed.drafter if listed else None
 
 

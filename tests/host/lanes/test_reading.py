@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from tests.fakes.lanes import AllStates, CountAdmission, decode, make_lanes, naive, request, run
@@ -10,6 +12,8 @@ from tests.fakes.reading import Sink
 from tf_host.lanes import Limits
 from tf_host.lanes import reading as reading_module
 from tf_host.lanes import rounds as rounds_module
+from tf_host.lanes.reading import PromptReading
+from tf_host.lanes.stream import Decoding, Stream
 from tf_host.requests import Reading
 
 
@@ -77,6 +81,21 @@ def test_replies_keep_their_share_of_the_time(share: float, monkeypatch: pytest.
     kept = whole["decoding"] / (whole["decoding"] + whole["reading"])
     at_least_a_round_each_turn = 0.08 / 0.38
     assert abs(kept - max(share, at_least_a_round_each_turn)) < 0.02
+
+
+def test_long_rounds_beside_short_chunks_save_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, model = Clock(monkeypatch), FakeModel()
+    reading = PromptReading(model, None, 0.5)  # type: ignore[arg-type]
+    for _ in range(10):
+        reading.repay(5.0)
+    assert reading.due(decoding=True)
+    stream = Stream(1, request([1] * 64), Sink(), 0.0)
+    stream.live = Decoding(model.make_cache(80), None, None, None, deque(PLAN.chunks([1] * 64)), deque())  # type: ignore[arg-type]
+    model.on_prefill = lambda begin: clock.spend(6.0)
+    reading.read(stream)
+    # One round ahead at most: 6 owed, 5 paid.
+    assert not reading.due(decoding=True)
+    assert reading.due(decoding=False)
 
 
 def test_a_share_out_of_range_is_an_error() -> None:

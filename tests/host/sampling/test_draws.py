@@ -64,9 +64,10 @@ class Silent(Drawer):
     """No noise: the draw is the best survivor, and what the filters kept is seen by shifting one id's noise."""
 
     favourite: int | None = None
+    given: tuple[float, ...] = ()
 
     def noise(self, seed: int, position: int) -> mx.array:
-        noise = np.zeros(self.padded_vocab, dtype=np.float32)
+        noise = np.array(self.given or np.zeros(self.padded_vocab), dtype=np.float32)
         if self.favourite is not None:
             noise[self.favourite] = 1e4
         return mx.array(noise)
@@ -112,6 +113,12 @@ def test_ties_of_noisy_values_go_to_the_lower_id() -> None:
     row = mx.array([1.0, 3.0, 2.0, 3.0, 3.0])
     for filters in ({}, {"top_k": 4}, {"top_p": 0.9}, {"min_p": 0.1}, {"top_k": 4, "top_p": 0.9, "min_p": 0.1}):
         assert Silent(5, 5).draw(row, at(**filters), 0).token() == 1
+    # Equal sums of unequal values: 2 + 1 and 3 + 0.
+    row = mx.array([2.0, 3.0, 1.0, 1.0, 1.0])
+    for filters in ({}, {"top_k": 4}, {"top_p": 0.999}, {"min_p": 0.01}):
+        drawer = Silent(5, 5)
+        drawer.given = (1.0, 0.0, -9.0, -9.0, -9.0)
+        assert drawer.draw(row, at(**filters), 0).token() == 0
 
 
 def test_top_p_is_taken_of_what_top_k_left_and_at_temperature() -> None:

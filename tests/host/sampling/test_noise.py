@@ -16,6 +16,14 @@ def test_the_key_is_a_hash_of_seed_and_position() -> None:
     words = struct.unpack("<2I", hashlib.blake2b(struct.pack("<QQ", 42, 7), digest_size=8).digest())
     assert noise_key(42, 7).tolist() == list(words)
     assert noise_key(42, 7).dtype == mx.uint32
+    # Another key would change every seeded reply.
+    assert noise_key(42, 7).tolist() == [202028858, 3699699175]
+
+
+def test_noise_is_drawn_with_the_key_of_its_position() -> None:
+    for seed, position in ((1, 2), (1, 3), (2, 3)):
+        expected = mx.random.gumbel([64], key=noise_key(seed, position))
+        assert mx.array_equal(Drawer(50, 64).noise(seed, position), expected)
 
 
 def test_keys_differ_by_seed_and_by_position() -> None:

@@ -76,7 +76,7 @@ class StreamAdmission:
         restore = self._protect(demand, room)
         self._trim(room, restore)
         self._make(demand, growth, restore)
-        self._reserve(demand, restore)
+        self._reserve(demand)
         return True
 
     def keep(self, stream: int, nbytes: int) -> bool:
@@ -171,17 +171,18 @@ class StreamAdmission:
         self.ledger.adopt(DRAFTERS, moved)
         self._admitted[demand.stream] = _Admitted(demand.cache, made + moved)
 
-    def _reserve(self, demand: Demand, restore: object | None) -> None:
+    def _reserve(self, demand: Demand) -> None:
         """Promise room for the states that the stream would keep, the most wanted first, as far as it goes.
 
-        The copy and the old drafter cache are gone by now, so there is more room than the peak left.
+        The copy and the old drafter cache are gone by now, so there is more room than the peak left. The entry that
+        the stream started from has done its work too: were it held on to, a chat that fills the room could never
+        replace it by its longer next state.
         """
         room = min(self._states_limit, self.budget - self.ledger.taken() - self._kept.nbytes()) - self.reserved()
-        protected = demand.restore_bytes if restore is not None else 0
         reserved: list[int] = []
         for nbytes in demand.keep:
-            if protected + sum(reserved) + nbytes <= room:
+            if sum(reserved) + nbytes <= room:
                 reserved.append(nbytes)
         if reserved:
-            self._states.trim(room - sum(reserved), restore)
+            self._states.trim(room - sum(reserved), None)
             self._admitted[demand.stream].reserved = reserved

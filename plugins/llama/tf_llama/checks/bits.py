@@ -14,5 +14,5 @@ def digest(arrays: Iterable[mx.array]) -> bytes:
     """A digest of the arrays' bytes in row order, whatever their dtype."""
     found = hashlib.blake2b(digest_size=16)
     for array in arrays:
-        found.update(memoryview(mx.contiguous(array).view(mx.uint8)))
+        found.update(bytes(mx.contiguous(array).view(mx.uint8)))
     return found.digest()

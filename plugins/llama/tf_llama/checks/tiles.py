@@ -40,7 +40,9 @@ def attention_check(model: LlamaModel, seen: Seen) -> TileCheck:
         mx.eval(rows)
         return rows
 
-    def attend(cache: mx.array, order: Sequence[int], window: int, places: Sequence[int], keys: int, tile: int) -> bytes:
+    def attend(
+        cache: mx.array, order: Sequence[int], window: int, places: Sequence[int], keys: int, tile: int
+    ) -> bytes:
         outputs: dict[int, mx.array] = {}
         for begin in range(0, _ASKED, window):
             numbers = list(order[begin : begin + window])

@@ -32,7 +32,8 @@ def first_check(model: LlamaModel, seen: Seen) -> WidthCheck:
 
     def operation(numbers: Sequence[int]) -> Sequence[mx.array]:
         angles = rows.form.angles([places[n] for n in numbers])
-        return rows.first(mx.array([tokens[n] for n in numbers]), angles, rows.weights.table, layer)[1:3]
+        _, asked, written, _ = rows.first(mx.array([tokens[n] for n in numbers]), angles, rows.weights.table, layer)
+        return asked, written
 
     name = f"embed, norm, qkv {_shape(layer['attend'][0])}, rope"
     groups = [(operation, ROWS)] * (count // ROWS)
@@ -44,9 +45,7 @@ def between_check(model: LlamaModel, seen: Seen) -> WidthCheck:
     """Output projection, MLP, and the next layer's norm, queries, keys and values; what is inside is compared too."""
     rows, layers = model.rows, model.rows.weights.layers
     this = layers[0]
-    outputs = (
-        2 * this["output"][0].shape[1] + this["gate_up"][0].shape[1] * 3 // 2 + this["attend"][0].shape[1]
-    )
+    outputs = 2 * this["output"][0].shape[1] + this["gate_up"][0].shape[1] * 3 // 2 + this["attend"][0].shape[1]
     wanted = -(-outputs_wanted(model) // (outputs * ROWS))
     chosen = _spread(len(layers) - 1, wanted)
     dealer = random.Random(2)
@@ -54,7 +53,7 @@ def between_check(model: LlamaModel, seen: Seen) -> WidthCheck:
 
     def at(layer: int) -> Operation:
         def operation(numbers: Sequence[int]) -> Sequence[mx.array]:
-            index = mx.array(numbers)
+            index = mx.array(list(numbers))
             angles = rows.form.angles([places[n] for n in numbers])
             residual, asked, written, taps = rows.between(
                 seen.rows[layer][index], seen.attended[layer][index], angles, layers[layer], layers[layer + 1]
@@ -79,7 +78,7 @@ def last_check(model: LlamaModel, seen: Seen) -> WidthCheck:
 
     def at(layer: int) -> Operation:
         def operation(numbers: Sequence[int]) -> Sequence[mx.array]:
-            index = mx.array(numbers)
+            index = mx.array(list(numbers))
             residual, attended = seen.rows[layer][index], seen.attended[layer][index]
             return [rows.last(residual, attended, weights.layers[-1], weights.norm, weights.head)]
 
@@ -104,7 +103,7 @@ def _digests(groups: Sequence[tuple[Operation, int]]) -> Callable[[int, bool], b
                 # As served: a padding row computes what the last row does.
                 calls.append(operation([*numbers, *[numbers[-1]] * (width - len(numbers))]))
             back = mx.array(sorted(range(count), key=lambda n: order[n]))
-            outputs = [mx.concatenate(parts)[back] for parts in zip(*calls, strict=True)]
+            outputs = [mx.concatenate(list(parts))[back] for parts in zip(*calls, strict=True)]
             mx.eval(outputs)
             found.append(mx.array(list(digest(outputs)), dtype=mx.uint8))
         return digest(found)

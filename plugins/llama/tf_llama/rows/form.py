@@ -17,7 +17,6 @@ class Form(Protocol):
     In everything but ``attend`` a row's result depends on that row alone. A server uses one form for all it decodes.
     """
 
-
     pads_writes: bool
     """Whether the padding rows of a tile are written too, so that a write has one shape."""
 
@@ -28,7 +27,7 @@ class Form(Protocol):
         """What ``rotate`` needs to know of the positions, one a row."""
 
     def rotate(self, rows: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
-        """Split ``[R, (H + 2 K) S]`` into rotated queries ``[R, H, S]``, and rotated keys, then values ``[R, 2 K, S]``."""
+        """Split ``[R, (H + 2 K) S]`` into rotated queries ``[R, H, S]``, and ``[R, 2 K, S]``: rotated keys, values."""
 
     def gate(self, rows: mx.array) -> mx.array:
         """``silu(gate) * up`` of ``[R, 2 F]``."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import mlx.core as mx
 
@@ -75,16 +74,11 @@ class Rows:
         self.weights = weights
         self.form = form
 
-        def through(function: Callable[..., Any]) -> Callable[..., Any]:
-            return mx.compile(function) if compiled else function
+        self.first = mx.compile(self._first) if compiled else self._first
+        self.between = mx.compile(self._between) if compiled else self._between
+        self.last: Callable[..., mx.array] = mx.compile(self._last) if compiled else self._last
 
-        self.first = through(self._first)
-        self.between = through(self._between)
-        self.last = through(self._last)
-
-    def decode(
-        self, tokens: mx.array, spans: Sequence[Span], tile: int, watch: Watch | None = None
-    ) -> mx.array:
+    def decode(self, tokens: mx.array, spans: Sequence[Span], tile: int, watch: Watch | None = None) -> mx.array:
         """Logits ``[W, vocab]`` of the rows of all spans, and of padding rows; lazy. Writes the caches.
 
         Args:
@@ -97,7 +91,7 @@ class Rows:
         Raises:
             CacheOverflow: a write would pass a cache's end; nothing was written.
         """
-        parts, angles = self._plan(tokens.shape[0], spans, tile)
+        parts, angles = self._plan(tokens.shape[0], spans, tile, self.form.pads_writes)
         layers = self.weights.layers
         rows, queries, written, _ = self.first(tokens, angles, self.weights.table, layers[0])
         for at, layer in enumerate(layers):
@@ -107,7 +101,7 @@ class Rows:
             if layer is layers[-1]:
                 break
             if at % _SENT_EVERY == 0:
-                mx.async_eval(attended)
+                mx.async_eval(attended)  # type: ignore[no-untyped-call]
             rows, queries, written, _ = self.between(rows, attended, angles, layer, layers[at + 1])
         return self.last(rows, attended, layers[-1], self.weights.norm, self.weights.head)
 
@@ -119,24 +113,24 @@ class Rows:
             span: its rows; all of them attend in one call of ``W`` queries.
         """
         width, layers = tokens.shape[0], self.weights.layers
-        parts, angles = self._plan(width, [span], width)
+        parts, angles = self._plan(width, [span], width, False)
         rows, queries, written, _ = self.first(tokens, angles, self.weights.table, layers[0])
         for at, (layer, following) in enumerate(pairwise(layers)):
             attended = self._attend(at, queries, written, parts, width)
             rows, queries, written, _ = self.between(rows, attended, angles, layer, following)
         self._write(len(layers) - 1, written, parts)
 
-    def _plan(self, width: int, spans: Sequence[Span], tile: int) -> tuple[list[_Part], mx.array]:
+    def _plan(self, width: int, spans: Sequence[Span], tile: int, pads_writes: bool) -> tuple[list[_Part], mx.array]:
         """What every layer's attention needs, and the rows' angles."""
-        parts = self._parts(spans, tile)
+        parts = self._parts(spans, tile, pads_writes)
         positions = [position for span in spans for position in span.positions]
         positions += positions[-1:] * (width - len(positions))
         return parts, self.form.angles(positions)
 
-    def _parts(self, spans: Sequence[Span], tile: int) -> list[_Part]:
+    def _parts(self, spans: Sequence[Span], tile: int, pads_writes: bool) -> list[_Part]:
         parts, begin = [], 0
         for span in spans:
-            pad = -span.rows % tile if self.form.pads_writes else 0
+            pad = -span.rows % tile if pads_writes else 0
             span.cache.fits(span.cache.length, span.rows + pad)
             mask = self.form.mask(span.positions, span.keys, tile)
             start = mx.array([span.cache.length])
@@ -153,9 +147,7 @@ class Rows:
             caches.append(part.span.cache.write(layer, rows, part.start))
         return caches
 
-    def _attend(
-        self, layer: int, queries: mx.array, written: mx.array, parts: Sequence[_Part], width: int
-    ) -> mx.array:
+    def _attend(self, layer: int, queries: mx.array, written: mx.array, parts: Sequence[_Part], width: int) -> mx.array:
         caches = self._write(layer, written, parts)
         outputs = [
             self.form.attend(queries[part.begin : part.end], cache, part.span.keys, part.mask)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from tf_llama.config import LlamaConfig
 
@@ -38,7 +37,7 @@ class GpuForm:
 
     def gate(self, rows: mx.array) -> mx.array:
         gate, up = mx.split(rows, 2, axis=-1)
-        return nn.silu(gate) * up
+        return gate * mx.sigmoid(gate) * up
 
     def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
         """``[calls, tile, keys]``."""

@@ -86,4 +86,3 @@ def _joined(modules: list[Any], dtype: mx.Dtype) -> Linear:
 
     weight = one([module.weight for module in modules]).T
     return (weight, one([module.bias for module in modules])) if "bias" in modules[0] else (weight,)
-
