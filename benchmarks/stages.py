@@ -102,13 +102,13 @@ def bad(bench: Bench) -> None:
     """A drafter with random weights, and one that sleeps, beside a server without one."""
     folder = bad_drafter.make(bench.drafter, bench.results / "bad-drafter")
     slow = (sys.executable, str(HERE / "slow_serve.py"), str(SLOW_STEP_S), *tf_serve("", "--drafter").command[3:])
-    servers = [tf_serve("bad drafter", "--drafter", str(folder)), Server("slow drafter", slow), tf_serve(NONE)]
+    servers = [tf_serve("bad drafter", f"--drafter={folder}"), Server("slow drafter", slow), tf_serve(NONE)]
     _alternate(bench, "bad", servers, bench.plan(levels=(1,)))
 
 
 def self_drafted(bench: Bench) -> None:
     """The target as its own drafter at a forced depth: nearly every draft is kept."""
-    server = tf_serve("itself", "--drafter", str(bench.target), "--draft-depth", str(FORCED_DEPTH))
+    server = tf_serve("itself", f"--drafter={bench.target}", "--draft-depth", str(FORCED_DEPTH))
     _alternate(bench, "self", [server], bench.plan(windows=bench.few, levels=(1,), temperatures=(0.0,)))
 
 

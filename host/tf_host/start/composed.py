@@ -57,5 +57,4 @@ class Composed:
 
     def close(self, grace_s: float = 0.0) -> None:
         """End what runs within ``grace_s`` seconds, then free the drafter before the family."""
-        self.engine.stop(grace_s)
-        self.owned.close()
+        self.engine.stop(grace_s, self.owned.close)

@@ -233,8 +233,8 @@ async function send(text) {
       chat.messages = [...messages, { role: "assistant", content: turn.content }];
       announce("Stopped.");
     } else {
-      if (!live.tokens) turn.node.remove();
-      showProblem(error, asked, text);
+      for (const part of [asked, turn]) live.tokens ? part.node.classList.add("failed") : part.node.remove();
+      showProblem(error, text);
     }
   } finally {
     turn.busy(false);
@@ -272,10 +272,9 @@ function show(choice, turn, live) {
   else if (text) turn.add(text, TARGET, into); // marks around the reasoning were taken out: no token to pin it on
 }
 
-function showProblem(error, asked, text) {
+function showProblem(error, text) {
   const problem = error instanceof Problem ? error : new Problem("The page made a mistake; reload it and try again.");
   if (!(error instanceof Problem)) console.error(error);
-  asked.node.remove();
   if (!$("prompt").value) setPrompt(text);
   $("empty").hidden = chat.messages.length > 0;
   const box = make("div", "turn error");
@@ -299,7 +298,7 @@ function showProblem(error, asked, text) {
 }
 
 function removeErrors() {
-  for (const box of document.querySelectorAll("#log .error")) box.remove();
+  for (const box of document.querySelectorAll("#log .error, #log .failed")) box.remove();
 }
 
 function submit() {
@@ -377,7 +376,7 @@ function drawLegend() {
   const rows = [TARGET, "drafter", "copy", "grammar", ...others].map((source) => {
     const count = chat.counts.get(source) || 0;
     const row = make("li");
-    const swatch = make("span", source === TARGET ? "plain" : "kept", "abc");
+    const swatch = make("span", `swatch ${source === TARGET ? "plain" : "kept"}`, "abc");
     if (source !== TARGET) swatch.dataset.source = source;
     swatch.setAttribute("aria-hidden", "true");
     row.append(swatch, make("span", "", NAMES[source] || source));
@@ -424,7 +423,7 @@ function drawHealth(health) {
   $("ledger").replaceChildren();
   if (!health.budget) return;
   facts($("ledger"), [...kinds.map(([kind, n]) => [kind.charAt(0).toUpperCase() + kind.slice(1), bytes(n)])]);
-  const bar = meter("Memory for caches", `${bytes(used)} of ${bytes(health.budget)}`, used, health.budget);
+  const bar = meter("Memory", `${bytes(used)} of ${bytes(health.budget)}`, used, health.budget);
   $("drafts").append(bar);
 }
 
@@ -518,7 +517,7 @@ $("log").addEventListener("scroll", () => {
 
 // Where there is little room the conversation comes first.
 const narrow = matchMedia("(max-width: 52rem)");
-const fold = () => document.querySelectorAll("aside details").forEach((part) => (part.open = !narrow.matches));
+const fold = () => document.querySelectorAll("aside .fold").forEach((part) => (part.open = !narrow.matches));
 narrow.addEventListener("change", fold);
 fold();
 drawNow();
