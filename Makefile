@@ -8,7 +8,7 @@
 ARGS ?=
 export PYTHON EXTRAS
 
-.PHONY: serve test check bench long smoke clean
+.PHONY: serve test check bench long soak smoke clean
 
 serve:
 	@scripts/setup
@@ -29,6 +29,11 @@ bench:
 long:
 	@scripts/setup --dev
 	@.venv/bin/python -m pytest -m long $(ARGS)
+
+# TF_SOAK_MINUTES bounds it (30 by default); the result goes to docs/reference/soak.md.
+soak:
+	@scripts/setup --dev
+	@.venv/bin/python -m pytest -m long tests/long/test_soak.py -s --timeout 0 $(ARGS)
 
 smoke:
 	@scripts/setup --dev

@@ -102,6 +102,8 @@ def _compose(sink: Sink, target: Path, drafter: Path) -> Any:
 
 def _rounds(sink: Sink, composed: Any) -> None:
     for place in (300, 15_900):
+        if place + 320 > composed.plan.context:
+            continue
         cache, ids = _read(composed, place)
         for rows in (1, 2, 4, 6, 9, 16):
             if rows <= composed.plan.room(cache.length):
@@ -263,6 +265,8 @@ def _spread(sink: Sink, composed: Any, tokens: int) -> None:
     from tf_host.lanes.depths import FixedDepths
 
     for place in (500, 16_000):
+        if place + tokens > composed.plan.context:
+            continue
         for name, depths in (("plain", FixedDepths(0)), ("depth 5", FixedDepths(5))):
             watch = _Watch()
             lanes = _lanes(composed, depths, watch)

@@ -66,8 +66,10 @@ def test_the_band_is_what_agrees_in_every_operation():
     one, other = linear((1,), (2, 3), range(4, 33)), linear((1,), range(2, 16), range(16, 33))
     verdict = run(Probed(one, other, attention(lambda tile, rungs: True)))
     assert verdict.widths == tuple(range(4, 16))
-    assert [row.agree for row in verdict.table[:3]] == ["{1} {2,3} {4..16,24,32}", "{1} {2..15} {16,24,32}"] + [
-        "{1} {2,3} {4..15} {16,24,32}"
+    assert [row.agree for row in verdict.table[:3]] == [
+        "{1} {2,3} {4..16,24,32}",
+        "{1} {2..15} {16,24,32}",
+        "{1} {2,3} {4..15} {16,24,32}",
     ]
 
 

@@ -22,6 +22,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
+    "--window-size=1280,900",
 )
 
 

@@ -1,4 +1,7 @@
-"""A real text for the probe to decode from: activations of noise would hide what activations of text show."""
+"""A real text for the probe to decode from, and a request for the rehearsal.
+
+Activations of noise would hide what activations of text show.
+"""
 
 SAMPLE = """\
 The harbour master kept three notebooks. In the first she wrote the ships that came in, with the hour, the flag and the
@@ -19,3 +22,5 @@ that neither of them knew. 港の灯りが一つずつともった。 Les bateau
 later will know better than you what mattered. The rules were short, and they hung on the wall beside the barometer,
 which had been falling since noon: 1009, 1004, 998 hectopascals. She took up the pen again and began a new line.
 """
+
+REQUEST = "Explain what a lighthouse is for, and list three things that its keeper does every evening."

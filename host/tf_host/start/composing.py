@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from tf_host.checkpoints import Pair, resolve_pair
 from tf_host.device import bits_key, device_memory
 from tf_host.exact import Verdict, VerdictStore, probe
-from tf_host.exact.sample import SAMPLE
+from tf_host.exact.sample import REQUEST, SAMPLE
 from tf_host.exact.verdict import verdict_key
 from tf_host.http import Metrics
 from tf_host.lanes import EngineThread, Lanes, Limits
@@ -76,8 +77,7 @@ def compose(settings: ServerSettings, device: Device, plugins: Plugins, progress
             lambda: _on_engine(settings, device, plugins, pair, context, streams, text, engine, owned, progress)
         )
     except BaseException:
-        engine.stop(0.0)
-        owned.close()
+        engine.stop(0.0, owned.close)
         raise
 
 
@@ -167,8 +167,7 @@ def _on_engine(
     model.warm(progress)
     if proposers:
         progress("rehearsing", 0.0)
-        sample = text.encode(SAMPLE, special=False)
-        rehearse(lambda using: make_lanes(using, observed=False), depths, sample, REHEARSAL_S)
+        rehearse(lambda using: make_lanes(using, observed=False), depths, _rehearsed(text), REHEARSAL_S)
     lanes = make_lanes(depths)
     return Composed(
         settings=settings,
@@ -233,6 +232,13 @@ def _depths(settings: ServerSettings, proposers: tuple[Proposer, ...], plan: Row
     if settings.draft_depth is not None:
         return FixedDepths(settings.draft_depth)
     return Pricing(plan, proposers)
+
+
+def _rehearsed(text: Text) -> Sequence[int]:
+    """A prompt like those to come: drafts land as often as they will only where the reply is one the model would give."""
+    if text.has_template:
+        return text.chat([{"role": "user", "content": REQUEST}]).ids
+    return text.encode(SAMPLE, special=False)
 
 
 def _gib(value: float | None) -> int | None:

@@ -59,13 +59,13 @@ class Rehearsal:
         self._learning.forget(stream)
 
 
-def rehearse(lanes: Callable[[Depths], Lanes], learning: Depths, sample: Sequence[int], seconds: float) -> None:
-    """Decode a reply to a real text through lanes of its own, drafts of every depth included.
+def rehearse(lanes: Callable[[Depths], Lanes], learning: Depths, prompt: Sequence[int], seconds: float) -> None:
+    """Decode a reply to a real prompt through lanes of its own, drafts of every depth included.
 
     Args:
         lanes: makes the lanes, given the depths to go by.
         learning: the depths that the server will go by.
-        sample: ids of a real text.
+        prompt: ids of a real prompt.
         seconds: about how long it may take; a slow machine learns less, and serves the same replies.
 
     Raises:
@@ -77,7 +77,7 @@ def rehearse(lanes: Callable[[Depths], Lanes], learning: Depths, sample: Sequenc
     rehearsed.submit(
         GenerateRequest(
             id="rehearsal",
-            prompt=tuple(sample[:_PROMPT]),
+            prompt=tuple(prompt[:_PROMPT]),
             sampling=Sampling(seed=0),
             max_tokens=_TOKENS,
             end_ids=frozenset(),

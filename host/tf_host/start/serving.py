@@ -12,6 +12,7 @@ from tf_host.plugins import Plugins
 from tf_host.settings import ServerSettings
 from tf_host.start.composed import Composed
 from tf_host.start.composing import compose
+from tf_host.start.live import showing_traffic
 from tf_host.start.progress import showing_progress
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,8 @@ def serve(settings: ServerSettings, listening: socket.socket) -> None:
     try:
         composed.engine.serve(composed.lanes)
         log.info("%s", ready_line(composed))
-        run(make_app(_served(composed)), listening, settings.grace)
+        with showing_traffic(composed.engine.snapshot):
+            run(make_app(_served(composed)), listening, settings.grace)
     finally:
         composed.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +61,9 @@ def test_the_page_needs_no_key_and_tells_nothing(make_world: Callable[..., World
 def test_the_page_needs_no_network(world: World) -> None:
     for path in PAGE:
         text = world.client.get(path).text
-        assert re.findall(r"(?:https?:)?//(?=[\w.-]+\.\w)[^\s'\"]*", text.replace("http://www.w3.org/2000/svg", "")) == []
+        assert (
+            re.findall(r"(?:https?:)?//(?=[\w.-]+\.\w)[^\s'\"]*", text.replace("http://www.w3.org/2000/svg", "")) == []
+        )
         assert "@import" not in text
     script = world.client.get("/page.js").text
     for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage", "cookie"):
@@ -140,7 +141,7 @@ def page(browser: Any, make_world: Callable[..., World], text: Text) -> Page:
 
 
 ENTER, ESCAPE, TAB = "\ue007", "\ue00c", "\ue004"
-SHIFT = "\ue008"
+SHIFT, RELEASE = "\ue008", "\ue000"
 
 
 def test_tokens_stream_and_kept_drafts_are_shaded(page: Page) -> None:
@@ -215,7 +216,7 @@ def test_a_chat_goes_on_and_begins_anew(page: Page) -> None:
 
 def test_only_the_keyboard(page: Page) -> None:
     assert page.focus == "prompt"
-    page.press("a", SHIFT + ENTER, "b")
+    page.press("a", SHIFT + ENTER + RELEASE, "b")
     assert page.browser.find_element("id", "prompt").get_attribute("value") == "a\nb"
     page.says("hello " * 200, sources=SOURCES, pause=0.1)
     page.press(ENTER)
@@ -307,7 +308,9 @@ def test_text_is_never_markup(page: Page) -> None:
     assert page.browser.title != "owned"
 
 
-def test_a_key_is_asked_for_and_kept_for_the_tab_only(browser: Any, make_world: Callable[..., World], text: Text) -> None:
+def test_a_key_is_asked_for_and_kept_for_the_tab_only(
+    browser: Any, make_world: Callable[..., World], text: Text
+) -> None:
     page = Page(browser, make_world(settings=ServerSettings(api_key="sésame ✓"), engine=BusyEngine()), text)
     page.says("Hello, world!")
     page.wait(lambda: page.focus == "ask-key", "the question")
@@ -331,7 +334,7 @@ def test_nothing_is_blocked_or_logged(page: Page) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_both_themes_and_widths(page: Page, theme: str, width: int, tmp_path: Path) -> None:
+def test_both_themes_and_widths(page: Page, theme: str, width: int) -> None:
     browser = page.browser
     size = {"width": width, "height": 780, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -342,7 +345,7 @@ def test_both_themes_and_widths(page: Page, theme: str, width: int, tmp_path: Pa
         page.wait_done()
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width, "nothing sticks out"
         pairs = browser.execute_script(
-            "return [...document.querySelectorAll('.kept, .facts, .user .text, .who, #keys, #state, h1')]"
+            "return [...document.querySelectorAll('.assistant .kept, .facts, .user .text, .who, #keys, #state, h1')]"
             ".map(n => { let b = n, c; do { c = getComputedStyle(b).backgroundColor; b = b.parentElement }"
             " while (b && c === 'rgba(0, 0, 0, 0)'); return [getComputedStyle(n).color, c] })"
         )
@@ -365,5 +368,3 @@ def contrast(text: str, ground: str) -> float:
     """WCAG's contrast of two colours."""
     low, high = sorted((luminance(text), luminance(ground)))
     return (high + 0.05) / (low + 0.05)
-
-

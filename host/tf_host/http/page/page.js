@@ -4,7 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const KEY = "tf-plugins.key";
 const TARGET = "target";
-const NAMES = { [TARGET]: "the model itself", drafter: "drafter", copy: "copies", grammar: "grammar" };
+const NAMES = { [TARGET]: "model", drafter: "drafter", copy: "copies", grammar: "grammar" };
 
 const chat = { messages: [], counts: new Map(), running: null, live: null, model: null };
 
@@ -215,6 +215,7 @@ async function send(text) {
   turn.say("waiting");
   scroll(true);
   announce("Waiting for the reply.");
+  pollIn(300);
   try {
     const body = { model: chat.model || undefined, messages, stream: true, return_token_ids: true };
     const answer = await ask("v1/chat/completions", {

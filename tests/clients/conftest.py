@@ -1,0 +1,3 @@
+from tests.host.http.conftest import make_world, text
+
+__all__ = ["make_world", "text"]
