@@ -121,7 +121,7 @@ def test_steps_of_the_cache_ladder_are_followed() -> None:
 
 
 def test_sizes_for_people() -> None:
-    assert (gib(int(9.5 * GIB)), gib(GIB), gib(3 << 20)) == ("9.5 GiB", "1.0 GiB", "3.0 MiB")
+    assert [gib(size) for size in (int(9.5 * GIB), GIB, 3 << 20, 0)] == ["9.5 GiB", "1.0 GiB", "3.0 MiB", "nothing"]
 
 
 def test_settings_reject_what_they_do_not_know() -> None:

@@ -23,7 +23,7 @@ SAYS = "Hello, world! once upon a time"
 class Llm:
     """The command, with a folder of its own for settings and logs."""
 
-    def __init__(self, folder: Path, world: World) -> None:
+    def __init__(self, folder: Path, world: World, **facts: str) -> None:
         self.world = world
         self._folder = folder
         # What a user writes; JSON is YAML.
@@ -32,17 +32,18 @@ class Llm:
             "model_name": "tiny",
             "api_base": f"{world.url}/v1",
             "supports_schema": True,
+            **facts,
         }
         (folder / "extra-openai-models.yaml").write_text(json.dumps([model]))
 
-    def __call__(self, *args: str, **env: str) -> str:
+    def __call__(self, *args: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "llm", *args],
             capture_output=True,
             text=True,
             timeout=120,
             # Other plugins of llm, which may be installed, are left out.
-            env={**os.environ, "LLM_USER_PATH": str(self._folder), "LLM_LOAD_PLUGINS": "", **env},
+            env={**os.environ, "LLM_USER_PATH": str(self._folder), "LLM_LOAD_PLUGINS": ""},
             stdin=subprocess.DEVNULL,
         )
         assert done.returncode == 0, done.stderr
@@ -86,4 +87,4 @@ def test_a_schema(llm: Llm) -> None:
 def test_a_key(make_world: Callable[..., World], tmp_path: Path) -> None:
     world = make_world(settings=ServerSettings(api_key="secret"))
     world.says(SAYS)
-    assert Llm(tmp_path, world)("-m", "here", "--key", "secret", "hi") == SAYS
+    assert Llm(tmp_path, world, api_key_name="here")("-m", "here", "--key", "secret", "hi") == SAYS

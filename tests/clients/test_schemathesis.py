@@ -41,7 +41,7 @@ def test_nothing_is_the_servers_fault(make_world: Callable[..., World], tmp_path
     assert "8 selected / 8 total" in done.stdout, "every route of the document"
 
 
-def test_a_full_queue_says_when_to_come_back(make_world: Callable[..., World], tmp_path: Path) -> None:
+def test_a_503_says_when_to_come_back(make_world: Callable[..., World], tmp_path: Path) -> None:
     """The one intended 5xx: 503, documented, with Retry-After."""
     world = make_world()
     world.app.state.traffic.draining = True

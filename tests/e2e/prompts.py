@@ -7,7 +7,15 @@ LONG = (
         for n, (thing, day, act) in enumerate(
             (
                 (thing, day, act)
-                for thing in ("old bridge", "school roof", "market square", "bus stop", "library hours")
+                for thing in (
+                    "old bridge",
+                    "school roof",
+                    "market square",
+                    "bus stop",
+                    "library hours",
+                    "town hall clock",
+                    "ferry timetable",
+                )
                 for day, act in (
                     ("Monday", "ask for two more offers"),
                     ("Tuesday", "repair it before winter"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.fakes.lanes import CountAdmission, make_lanes
 from tests.fakes.model import FakeModel
-from tf_host.lanes import EngineThread
+from tf_host.lanes import EngineThread, Limits
 from tf_plugins.rows import RowPlan
 from tf_plugins.types import Proposer
 
@@ -34,12 +34,22 @@ def _wide_logits(entries: Any, salt: bytes) -> Any:
 
 
 @contextmanager
-def wide_engine(vocab: int, proposers: Sequence[Proposer] = (), parallel: int = 4) -> Iterator[EngineThread]:
-    """An engine that serves, over a model of ``vocab`` ids."""
+def wide_engine(
+    vocab: int,
+    proposers: Sequence[Proposer] = (),
+    admission: CountAdmission | None = None,
+    limits: Limits | None = None,
+    prepare: Callable[[FakeModel], None] = lambda model: None,
+) -> Iterator[EngineThread]:
+    """An engine that serves, over a model of ``vocab`` ids that ``prepare`` may change."""
     engine = EngineThread()
     with mock.patch("tests.fakes.model._logits", _wide_logits):
         model = FakeModel(PLAN, vocab=vocab, padded=512)
-        lanes = engine.call(lambda: make_lanes(model, depth=5, proposers=proposers, admission=CountAdmission(parallel)))
+        prepare(model)
+        used = admission or CountAdmission()
+        lanes = engine.call(
+            lambda: make_lanes(model, depth=5, proposers=proposers, admission=used, limits=limits or Limits())
+        )
         engine.serve(lanes)
         try:
             yield engine

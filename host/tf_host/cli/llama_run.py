@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tf_host.cli.failures import reported, version
+from tf_host.cli.leaving import leave
 from tf_host.cli.run_args import RunArgs, parse
 from tf_host.requests import Done, Failed, GenerateRequest, Handle, Sampling
 from tf_plugins import Refused, TfError
@@ -16,19 +18,13 @@ from tf_plugins.types import Refusal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; 0 when all is well, 1 where rows differ, 2 for what was refused."""
+    """Run; 0 when all is well, 1 where rows differ or for what is not served, 2 for wrong arguments."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
-        from importlib.metadata import version
-
-        print(f"tf-llama-run {version('tf-plugins')}")
+        print(f"tf-llama-run {version()}")
         return 0
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    try:
-        return _run(parse(words))
-    except TfError as error:
-        print(f"tf-llama-run: {error}", file=sys.stderr)
-        return 2
+    return leave(reported("tf-llama-run", lambda: _run(parse(words))))
 
 
 def _run(args: RunArgs) -> int:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from tf_host.cli.failures import reported, version
+from tf_host.cli.leaving import leave
 from tf_host.cli.logs import log_to_stderr
 from tf_host.settings import Invocation, ServerSettings, load
 
@@ -19,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments, program name left out; by default the process's own.
     """
-    return reported("tf-serve", lambda: _run(load(sys.argv[1:] if argv is None else argv)))
+    return leave(reported("tf-serve", lambda: _run(load(sys.argv[1:] if argv is None else argv))))
 
 
 def _run(invocation: Invocation) -> int:

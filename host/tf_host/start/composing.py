@@ -235,7 +235,7 @@ def _depths(settings: ServerSettings, proposers: tuple[Proposer, ...], plan: Row
 
 
 def _rehearsed(text: Text) -> Sequence[int]:
-    """A prompt like those to come: drafts land as often as they will only where the reply is one the model would give."""
+    """A prompt like those to come, so that drafts land as often as they will."""
     if text.has_template:
         return text.chat([{"role": "user", "content": REQUEST}]).ids
     return text.encode(SAMPLE, special=False)

@@ -20,6 +20,8 @@ from tf_plugins.types import Cache, Checkpoint, Device, Progress, State, TileChe
 
 __all__ = ["LlamaModel", "load_rows"]
 
+_CPU_WIDTHS = (2, 4, 8)
+
 
 def load_rows(checkpoint: Checkpoint, device: Device, progress: Progress) -> tuple[Rows, Layout]:
     """Load a checkpoint's weights in the device's form, in ``device.dtype`` or else in the checkpoint's own."""
@@ -115,16 +117,21 @@ class LlamaModel:
         return LlamaState.from_arrays(arrays, self.layout)
 
     def warm(self, progress: Progress) -> None:
-        """Run each width at the first bucket, each bucket at the smallest width, and each chunk size."""
-        plan = self.plan
-        runs = [(width, plan.edges[0]) for width in plan.widths] + [(plan.widths[0], edge) for edge in plan.edges[1:]]
-        cache = self.make_cache(plan.context)
+        """Run what start-up can foresee: on a GPU each width, bucket and chunk size, whose kernels are then ready.
+
+        On a CPU a new width is only traced, in milliseconds, so a few widths will do.
+        """
+        plan, on_cpu = self.plan, self.device.kind == "cpu"
+        widths = [width for width in plan.widths if not on_cpu or width in (plan.widths[0], *_CPU_WIDTHS)]
+        runs = [(width, plan.edges[0]) for width in widths]
+        runs += [] if on_cpu else [(widths[0], edge) for edge in plan.edges[1:]]
+        cache = self.make_cache(plan.edges[0] if on_cpu else plan.context)
         for done, (width, edge) in enumerate(runs):
             progress("warming up", done / len(runs))
             cache.length = max(0, min(edge, plan.context) - width)
             rows = min(width, plan.room(cache.length))
             mx.eval(self.verify([Window(cache, [0] * rows)]))
-        for rows in plan.chunk_rows:
+        for rows in () if on_cpu else plan.chunk_rows:
             if rows <= plan.context:
                 cache.length = 0
                 self.prefill(cache, [0] * rows)

@@ -43,7 +43,7 @@ _LISTED = (
         (5_120, 64, 25_600, 64, 8, 128),
         drafter="Nanbeige/Nanbeige4.1-3B",
     ),
-    # Its replies alone are not what its makers publish it for here: it was brought up and measured beside the 33B.
+    # Brought up and measured beside the 33B, never alone.
     Listed("Nanbeige/Nanbeige4.1-3B", frozenset({"drafter"}), (2_560, 32, 10_496, 20, 4, 128), vocab=166_144),
     # It answers nothing useful alone.
     Listed("demo-drafter", frozenset({"drafter"}), (192, 6, 576, 3, 1, 64), vocab=49_152),
@@ -56,14 +56,19 @@ _LISTED = (
 
 def roles_of(name: str, shape: Shape, vocab: int) -> frozenset[Role]:
     """What a checkpoint may be used for; its shape counts where its name is not listed."""
-    listed = _by_name(name) or next((one for one in _LISTED if one.shape == shape and one.vocab in (None, vocab)), None)
+    listed = _listed(name, shape, vocab)
     return listed.roles if listed else _EITHER
 
 
 def drafter_for(name: str, shape: Shape, vocab: int) -> str | None:
     """The drafter that goes with a target, or ``None``."""
-    listed = _by_name(name) or next((one for one in _LISTED if one.shape == shape and one.vocab in (None, vocab)), None)
+    listed = _listed(name, shape, vocab)
     return listed.drafter if listed else None
+
+
+def _listed(name: str, shape: Shape, vocab: int) -> Listed | None:
+    by_shape = (one for one in _LISTED if one.shape == shape and one.vocab in (None, vocab))
+    return _by_name(name) or next(by_shape, None)
 
 
 def _by_name(name: str) -> Listed | None:

@@ -214,13 +214,36 @@ def test_a_chat_goes_on_and_begins_anew(page: Page) -> None:
     assert "one" not in page.world.served.text.decode(page.world.engine.requests[-1].prompt)
 
 
+def test_a_new_chat_while_a_reply_comes(page: Page) -> None:
+    page.says("hello " * 200, sources=SOURCES, pause=0.1)
+    page.press("one", ENTER)
+    page.wait(lambda: page.texts(".assistant .kept"), "the first draft")
+    page.browser.find_element("id", "new").click()
+    assert page.world.engine.wait_idle(), "the server is told"
+    page.says("Hello, world!")
+    page.press("two", ENTER)
+    page.wait_done()
+    assert page.texts(".user .text") == ["two"]
+    assert "one" not in page.world.served.text.decode(page.world.engine.requests[-1].prompt)
+
+
+def test_stopped_before_the_first_token(page: Page) -> None:
+    page.says("hello", queued=30)
+    page.press("one", ENTER)
+    page.wait(lambda: page.world.engine.running, "the request")
+    page.press(ESCAPE)
+    page.wait(lambda: page.texts(".turn") == [], "the end of it")
+    assert page.browser.find_element("id", "prompt").get_attribute("value") == "one"
+    assert page.world.engine.wait_idle()
+
+
 def test_only_the_keyboard(page: Page) -> None:
     assert page.focus == "prompt"
     page.press("a", SHIFT + ENTER + RELEASE, "b")
     assert page.browser.find_element("id", "prompt").get_attribute("value") == "a\nb"
     page.says("hello " * 200, sources=SOURCES, pause=0.1)
     page.press(ENTER)
-    page.wait(lambda: page.texts(".kept"), "the first draft")
+    page.wait(lambda: page.texts(".assistant .kept"), "the first draft")
     page.press(ESCAPE)
     page.wait_done()
     assert page.world.engine.wait_idle(), "the server is told"

@@ -34,7 +34,7 @@ def test_an_end_token_inside_an_accepted_block_ends_the_reply_there() -> None:
         assert isinstance(sink.events[-1], Done)
 
 
-@pytest.mark.parametrize("most", range(1, 12))
+@pytest.mark.parametrize("most", range(1, 18))
 def test_max_tokens_is_never_passed(most: int) -> None:
     sink, proposer = drafted(request(PROMPT, most), depth=15)
     assert sink.tokens == naive(request(PROMPT, 30))[0][:most]

@@ -6,7 +6,7 @@ const KEY = "tf-plugins.key";
 const TARGET = "target";
 const NAMES = { [TARGET]: "model", drafter: "drafter", copy: "copies", grammar: "grammar" };
 
-const chat = { messages: [], counts: new Map(), running: null, live: null, model: null };
+const chat = { messages: [], counts: new Map(), running: null, live: null, model: null, number: 0 };
 
 function make(tag, className, text) {
   const node = document.createElement(tag);
@@ -209,6 +209,7 @@ async function send(text) {
   const turn = new Turn("assistant");
   const live = (chat.live = new Live(turn));
   const running = (chat.running = new AbortController());
+  const number = chat.number;
   const messages = [...chat.messages, { role: "user", content: text }];
   setRunning(true);
   turn.busy(true);
@@ -228,22 +229,30 @@ async function send(text) {
     chat.messages = [...messages, { role: "assistant", content: turn.content }];
     announce(turn.content || "The reply is empty.");
   } catch (error) {
-    if (error.name === "AbortError") {
+    if (chat.number !== number) return; // a new chat was begun: nothing of this one is wanted
+    const stopped = error.name === "AbortError";
+    if (stopped && live.tokens) {
       live.show();
       turn.facts.append(make("span", "", "stopped"));
       chat.messages = [...messages, { role: "assistant", content: turn.content }];
-      announce("Stopped.");
     } else {
       for (const part of [asked, turn]) live.tokens ? part.node.classList.add("failed") : part.node.remove();
-      showProblem(error, text);
+      if (!$("prompt").value) setPrompt(text);
+      $("empty").hidden = document.querySelector("#log .turn") !== null;
     }
+    if (stopped) announce("Stopped.");
+    else showProblem(error);
   } finally {
     turn.busy(false);
-    chat.running = chat.live = null;
-    setRunning(false);
-    drawNow();
-    pollIn(0);
+    if (chat.running === running) endRun();
   }
+}
+
+function endRun() {
+  chat.running = chat.live = null;
+  setRunning(false);
+  drawNow();
+  pollIn(0);
 }
 
 async function follow(answer, turn, live) {
@@ -273,11 +282,10 @@ function show(choice, turn, live) {
   else if (text) turn.add(text, TARGET, into); // marks around the reasoning were taken out: no token to pin it on
 }
 
-function showProblem(error, text) {
+function showProblem(error) {
   const problem = error instanceof Problem ? error : new Problem("The page made a mistake; reload it and try again.");
   if (!(error instanceof Problem)) console.error(error);
-  if (!$("prompt").value) setPrompt(text);
-  $("empty").hidden = chat.messages.length > 0;
+  $("empty").hidden = true;
   const box = make("div", "turn error");
   box.setAttribute("role", "alert");
   const message = problem.message.charAt(0).toUpperCase() + problem.message.slice(1);
@@ -315,6 +323,8 @@ function stop() {
 
 function newChat(keepPrompt = false) {
   stop();
+  chat.number += 1;
+  endRun();
   chat.messages = [];
   chat.counts.clear();
   for (const turn of document.querySelectorAll("#log .turn")) turn.remove();

@@ -8,7 +8,9 @@ GIB = 1 << 30
 
 
 def gib(nbytes: int) -> str:
-    """``"9.5 GiB"``; small sizes in MiB."""
+    """``"9.5 GiB"``; small sizes in MiB, ``"nothing"`` for none."""
+    if not nbytes:
+        return "nothing"
     return f"{nbytes / GIB:.1f} GiB" if abs(nbytes) >= GIB // 10 else f"{nbytes / (1 << 20):.1f} MiB"
 
 

@@ -21,10 +21,6 @@ Taps = tuple[mx.array, ...]
 """Numbers inside a block that the probe compares too. They exist anyway; serving drops them."""
 
 
-_SENT_EVERY = 4
-"""Layers that are built before they are sent off, so that the device works while the next ones are built."""
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """Consecutive rows of one stream in a forward, from its cache's length on.
@@ -100,8 +96,6 @@ class Rows:
                 watch(rows, queries, written, attended)
             if layer is layers[-1]:
                 break
-            if at % _SENT_EVERY == 0:
-                mx.async_eval(attended)  # type: ignore[no-untyped-call]
             rows, queries, written, _ = self.between(rows, attended, angles, layer, layers[at + 1])
         return self.last(rows, attended, layers[-1], self.weights.norm, self.weights.head)
 
