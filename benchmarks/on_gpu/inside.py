@@ -15,6 +15,7 @@ from benchmarks.laid import PLUGINS
 from benchmarks.on_gpu.pairs_here import environment, folders
 from benchmarks.on_gpu.results import Sink, left
 from benchmarks.on_gpu.windows import prompts
+from tf_host.cli.leaving import leave
 from tf_host.requests import Done, Event, Failed, GenerateRequest, Sampling
 
 DEPTHS = (0, 1, 2, 3, 4, 6, 8)
@@ -273,9 +274,9 @@ def _spread(sink: Sink, composed: Any, tokens: int) -> None:
             prompt = _text(composed, place)
             done, seconds = _reply(composed, lanes, prompt, tokens)
             position, by_bucket = place, {}
-            for round in watch.rounds:
-                by_bucket.setdefault(composed.plan.bucket(position - 1), []).append(_ms(round.seconds))
-                position += 1 + sum(round.kept.values())
+            for one in watch.rounds:
+                by_bucket.setdefault(composed.plan.bucket(position - 1), []).append(_ms(one.seconds))
+                position += 1 + sum(one.kept.values())
             worst = {
                 bucket: round(max(times) / statistics.median(times), 2) for bucket, times in by_bucket.items() if times
             }
@@ -329,4 +330,4 @@ def _ms(seconds: float) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(leave(main()))

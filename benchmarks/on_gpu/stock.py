@@ -13,6 +13,7 @@ from benchmarks.laid import module
 from benchmarks.on_gpu.pairs_here import folders
 from benchmarks.on_gpu.results import Sink, left
 from benchmarks.on_gpu.windows import prompts
+from tf_host.cli.leaving import leave
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,4 +87,4 @@ def _once(model: Any, tokenizer: Any, ids: Sequence[int], tokens: int, more: dic
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(leave(main()))

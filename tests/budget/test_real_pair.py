@@ -93,6 +93,12 @@ def prompt(length: int, seed: int = 0) -> list[int]:
     return [(position * 37 + seed * 101) % 4_000 + 300 for position in range(length)]
 
 
+@pytest.fixture(scope="module")
+def size(backend: str) -> tuple[int, int]:
+    """Prompt and reply tokens: MLX's own matrix products make a few rows a second."""
+    return (150, 40) if backend in ("mkl", "mkl-plain") else (70, 16)
+
+
 def test_the_start_fits_both_caches(server: Composed) -> None:
     assert server.plan.context == CONTEXT
     assert server.admission.parallel == 2
@@ -102,12 +108,12 @@ def test_the_start_fits_both_caches(server: Composed) -> None:
 
 
 @pytest.mark.parametrize("streams", [1, 2])
-def test_the_ledger_is_what_mlx_holds(server: Composed, streams: int) -> None:
-    serve(server, request(prompt(70), 30), tokens=10)
+def test_the_ledger_is_what_mlx_holds(server: Composed, streams: int, size: tuple[int, int]) -> None:
+    serve(server, request(prompt(20), 5), tokens=5)
     baseline = emptied(server)
-    samples = serve(server, *(request(prompt(150, seed=n + 1), 1_800, f"r{n}") for n in range(streams)), tokens=24)
+    samples = serve(server, *(request(prompt(size[0], n + 1), 1_800, f"r{n}") for n in range(streams)), tokens=size[1])
     busy = [(active - baseline, ledger) for active, ledger in samples if ledger]
-    assert len(busy) > 10
+    assert len(busy) >= 5
     worst = max(busy, key=lambda one: abs(one[0] - one[1]) / one[1])
     print(
         f"{streams} streams: {len(busy)} samples, ledger up to {max(ledger for _, ledger in busy) / MIB:.1f} MiB, "
@@ -122,18 +128,18 @@ def test_the_ledger_is_what_mlx_holds(server: Composed, streams: int) -> None:
     assert abs(after - baseline) <= MIB, "back at the warmed baseline"
 
 
-def test_a_resumed_prompt_gives_the_cold_reply_and_is_counted(server: Composed) -> None:
+def test_a_resumed_prompt_gives_the_cold_reply_and_is_counted(server: Composed, size: tuple[int, int]) -> None:
     emptied(server)
     ends = []
     for name in ("cold", "resumed"):
         sink = Sink()
-        server.engine.submit(request(prompt(150, seed=9), 12, name), sink)
+        server.engine.submit(request(prompt(size[0], 9), 8, name), sink)
         while not sink.ended:
             held(server)
         assert isinstance(sink.events[-1], Done)
         ends.append(sink.events[-1])
     cold, resumed = ends
     assert cold.tokens == resumed.tokens
-    assert (cold.cached_tokens, resumed.cached_tokens) == (0, 128)
+    assert (cold.cached_tokens, resumed.cached_tokens) == (0, (size[0] - 1) // 64 * 64)
     used = server.admission.used()
-    assert used["prompt states"] == server.model.state_bytes(128)
+    assert used["prompt states"] == server.model.state_bytes(resumed.cached_tokens)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.e2e import golden
 from tests.e2e.prompts import LONG, PROMPTS
 from tests.e2e.serving import Client, Parallel, Reply
 
 pytestmark = pytest.mark.exact
-
-GOLDEN = Path(__file__).with_name("golden.json")
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +100,12 @@ def test_both_servers_have_one_fingerprint(drafted: Client, undrafted: Client):
     assert one.body["system_fingerprint"] == other.body["system_fingerprint"]
 
 
-def test_golden_ids(plain: dict, undrafted: Client):
+def test_golden_ids(undrafted: Client, backend: str):
     """A change of these ids needs a line in the changelog."""
-    fingerprint = ask(undrafted, "Hi", 0, 1).body["system_fingerprint"]
-    golden = json.loads(GOLDEN.read_text())
-    if fingerprint not in golden:
-        pytest.skip(f"no golden ids for {fingerprint}: another processor or version; seen: {sorted(golden)}")
-    for prompt, ids in golden[fingerprint].items():
-        assert plain[prompt, 0].ids[: len(ids)] == ids[: len(plain[prompt, 0].ids)], prompt
+    recorded = json.loads(golden.FILE.read_text())
+    if golden.key(backend) not in recorded:
+        pytest.skip(f"no golden ids for {golden.key(backend)}; recorded: {', '.join(recorded)}")
+    assert golden.replies(undrafted) == recorded[golden.key(backend)]
 
 
 def test_the_comparison_can_fail(undrafted: Client, plain: dict, size: tuple[int, int]):

@@ -80,7 +80,15 @@ def test_a_width_that_depends_on_slots_is_left_out():
 
 def test_a_gpu_takes_the_largest_tile_that_passes():
     verdict = run(Probed(linear((1,), WIDTHS[1:]), attention(lambda tile, rungs: tile <= 8)), "gpu")
-    assert (verdict.widths, verdict.tile) == (WIDTHS[1:], 8)
+    assert (verdict.widths, verdict.tile) == ((16, 32), 8)
+
+
+def test_the_replay_reaches_the_second_width_of_a_gpu():
+    seen: list[int] = []
+    model = Probed(linear(WIDTHS), attention(lambda tile, rungs: True))
+    model.on_verify = lambda windows: seen.append(sum(len(window.tokens) for window in windows))
+    assert run(model, "gpu").widths == (16, 32)
+    assert max(seen) > 16
 
 
 def test_cache_lengths_that_differ_are_merged_into_the_longest():

@@ -42,7 +42,7 @@ def reply(model: LlamaModel, prompt: list[int], count: int, tokens: int | None =
 
 
 def windows(model: LlamaModel, cache: Any, tokens: Sequence[int], expected: Sequence[bytes], wrong: int = 0) -> None:
-    """Decode ``tokens`` in windows of every size, each ending in ``wrong`` tokens that are rejected."""
+    """Decode ``tokens`` in windows of 1 to 17 rows, each ending in ``wrong`` tokens that are rejected."""
     done, size = 0, 1
     while done < len(tokens):
         room = model.plan.room(cache.length)
@@ -56,7 +56,7 @@ def windows(model: LlamaModel, cache: Any, tokens: Sequence[int], expected: Sequ
             assert bits(logits[row]) == expected[done + row], f"position {cache.length + row}, {len(window)} rows"
         model.keep(cache, right)
         done += right
-        size = size % 16 + 1
+        size = (size + 4) % 17 + 1
 
 
 def windows_equal_single_steps(model: LlamaModel) -> None:
@@ -79,7 +79,8 @@ def neighbours_do_not_matter(model: LlamaModel) -> None:
     done = [0, 0, 0]
     for turn in range(12):
         order = [(turn + at) % 3 for at in range(3)]
-        sizes = {s: min(1 + (turn + s) % 4, 24 - done[s], model.plan.room(caches[s].length)) for s in order}
+        wanted = {s: 1 + (4 * turn + s) % (model.plan.top // 3) for s in order}
+        sizes = {s: min(wanted[s], 24 - done[s], model.plan.room(caches[s].length)) for s in order}
         live = [s for s in order if sizes[s] > 0]
         if not live:
             return

@@ -33,7 +33,7 @@ class FaultyForm:
         self._form = form
         self._fault = fault
         self._calls: dict[int, int] = {}
-        self.pads_writes = form.pads_writes
+        self.pads_writes, self.sends_every = form.pads_writes, form.sends_every
 
     def norm(self, rows: mx.array, weight: mx.array) -> mx.array:
         normed = self._form.norm(rows, weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import mlx.core as mx
 import pytest
 from mlx_lm.utils import load_model
 
-from tests.llama.tiny import CONTEXT, LLAMA3, SHAPES, checkpoint, config, ids, load, read, weights, wide_plan
+from tests.llama.tiny import CONTEXT, LLAMA3, SHAPES, checkpoint, config, ids, load, quiet, read, weights, wide_plan
 from tf_llama.model import LlamaModel
+from tf_plugins import RowPlan
 from tf_plugins.types import Device, Window
 
 TOLERANCE = {mx.float32: 2e-4, mx.float16: 0.05, mx.bfloat16: 0.4}
@@ -149,11 +151,56 @@ def test_release_drops_the_weights(tmp_path: Path, device: Device) -> None:
     assert mx.get_active_memory() <= before - held
 
 
-def test_warm_runs_and_tells(tmp_path: Path, device: Device) -> None:
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_warm_runs_and_tells(tmp_path: Path, kind: str) -> None:
     checkpoint(tmp_path)
-    model = load(tmp_path, device)
-    model.use(wide_plan(model, device.kind))
+    model = load(tmp_path, Device(kind, kind, "the form of this kind, run by whatever is here"))
+    model.use(wide_plan(model, kind))
     told: list[float] = []
     model.warm(lambda doing, done: told.append(done))
     assert told == sorted(told)
     assert told[-1] == 1.0
+
+
+def attended_shapes(model: LlamaModel, run: Callable[[], object]) -> list[tuple[int, int, int]]:
+    """Cache length, keys and queries of each attention call while something runs."""
+    form, seen = model.rows.form, []
+    attend = form.attend
+
+    def told(queries: mx.array, cache: mx.array, keys: int, mask: mx.array) -> mx.array:
+        seen.append((cache.shape[1], keys, queries.shape[0]))
+        return attend(queries, cache, keys, mask)
+
+    form.attend = told  # type: ignore[method-assign]
+    try:
+        run()
+    finally:
+        del form.attend  # type: ignore[attr-defined]
+    return seen
+
+
+def test_warm_attends_at_every_bucket_of_every_cache_length_of_a_gpu(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    model = load(tmp_path, Device("gpu", "cuda", "the form of a GPU, run by whatever is here"))
+    plan = replace(RowPlan.for_device("gpu", CONTEXT), widths=(16, 32), tile=16)
+    model.use(plan)
+    seen = {
+        (length, keys) for length, keys, queries in attended_shapes(model, lambda: model.warm(quiet)) if queries == 16
+    }
+    assert {(plan.capacity(rung), edge) for rung in plan.rungs for edge in plan.edges if edge <= rung} <= seen
+
+
+def test_padding_fills_the_last_tile_of_a_gpu_without_copies(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    model = load(tmp_path, Device("gpu", "cuda", "the form of a GPU, run by whatever is here"))
+    model.use(replace(RowPlan.for_device("gpu", CONTEXT), widths=(16, 32), tile=16))
+    caches = [read(model, ids(40)) for _ in range(2)]
+
+    def queries(*rows: int) -> set[int]:
+        windows = [Window(cache, [5] * count) for cache, count in zip(caches, rows, strict=False)]
+        return {shape[2] for shape in attended_shapes(model, lambda: mx.eval(model.verify(windows)))}
+
+    assert queries(1) == queries(16) == {16}
+    assert queries(20) == {32}
+    assert queries(5, 12) == {5, 16}
+    assert queries(5, 6) == {5, 11}

@@ -19,6 +19,9 @@ _WINDOW = 8
 _GPU_REACH = 16
 """Rows past which a wider band brings nothing on a GPU: the pending token and 15 drafts."""
 
+_GPU_STEP = 16
+"""Rows that cost a GPU as much as one (measured on an H200), and its widest attention tile."""
+
 
 def agreeing(digests: Mapping[int, Sequence[bytes]]) -> list[Band]:
     """Group the widths of one operation.
@@ -58,10 +61,15 @@ def choose(bands: Sequence[Band], kind: str) -> Band | None:
     Among the bands that reach at least 8 rows: on a CPU the one with the smallest minimum (ties: the widest), since a
     plain row is padded to that minimum; on a GPU the one with the widest reach up to 16 rows (ties: the smallest
     minimum), since rows are nearly free there. ``None`` where no band reaches 8 rows.
+
+    Of a band that reaches 16, a GPU uses the multiples of 16 and the top: a forward of whole tiles needs no copies.
     """
     reaching = [band for band in bands if band[-1] >= _WINDOW]
     if not reaching:
         return None
     if kind == "cpu":
         return min(reaching, key=lambda band: (band[0], -band[-1]))
-    return min(reaching, key=lambda band: (-min(band[-1], _GPU_REACH), band[0]))
+    band = min(reaching, key=lambda band: (-min(band[-1], _GPU_REACH), band[0]))
+    if band[-1] < _GPU_STEP:
+        return band
+    return tuple(width for width in band if width % _GPU_STEP == 0 or width == band[-1])

@@ -58,8 +58,9 @@ def replay(
     last = prompt[0]
     done, turn = 0, 0
     while done < reply:
-        # 7 and the band's size share no factor worth naming, so sizes and turns mix.
-        rows = min(1 + turn * 7 % min(plan.top, 16), reply - done, plan.room(cache.length))
+        # 7 and the band's size share no factor worth naming, so sizes and turns mix. The 17th row is there for a band
+        # of 16 and 32 rows: without it everything would run at one width.
+        rows = min(1 + turn * 7 % min(plan.top, 17), reply - done, plan.room(cache.length))
         right = rows if turn % 2 else max(1, rows // 2)
         window = tokens[done : done + right] + [
             (t + 1) % model.checkpoint.vocab for t in tokens[done + right : done + rows]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tf_plugins.rows import RowPlan
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 """Raised whenever buckets, rungs, chunks, draws or the probe itself change what a row computes or what is checked."""
 
 

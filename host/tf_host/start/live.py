@@ -9,12 +9,16 @@ import shutil
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from tf_host.lanes.totals import Snapshot
 
 _EVERY_S = 0.5
+_OVER = 6
+"""Looks that a rate is taken over: rounds of a slow machine are as far apart as two looks."""
+
 _ERASE = "\r\x1b[2K"
 
 
@@ -34,22 +38,21 @@ def showing_traffic(snapshot: Callable[[], Snapshot | None]) -> Iterator[None]:
 
 
 class Rate:
-    """The line's text: counts of one snapshot, and tokens a second since the one before."""
+    """The line's text: counts of one snapshot, and tokens a second over the last few."""
 
     def __init__(self, snapshot: Callable[[], Snapshot | None], clock: Callable[[], float] = time.monotonic) -> None:
         self._snapshot = snapshot
         self._clock = clock
-        self._before: tuple[float, int] | None = None
+        self._seen: deque[tuple[float, int]] = deque(maxlen=_OVER)
 
     def __call__(self) -> str:
         """The text now."""
         now = self._snapshot()
         if now is None:
             return ""
-        at, rate = self._clock(), 0.0
-        if self._before is not None and at > self._before[0]:
-            rate = (now.tokens - self._before[1]) / (at - self._before[0])
-        self._before = at, now.tokens
+        self._seen.append((self._clock(), now.tokens))
+        (began, before), (at, tokens) = self._seen[0], self._seen[-1]
+        rate = (tokens - before) / (at - began) if at > began else 0.0
         parts = [f"{now.decoding + now.reading}/{now.parallel} lanes"]
         if now.waiting:
             parts.append(f"{now.waiting} waiting")

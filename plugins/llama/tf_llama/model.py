@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -28,7 +30,7 @@ def load_rows(checkpoint: Checkpoint, device: Device, progress: Progress) -> tup
     module, config = load_module(checkpoint)
     dtype = getattr(mx, device.dtype or checkpoint.dtype)
     rope = module.model.layers[0].self_attn.rope
-    form: Form = CpuForm(config, rope, dtype) if device.kind == "cpu" else GpuForm(config, rope)
+    form: Form = CpuForm(config, rope, dtype) if device.kind == "cpu" else GpuForm(config, rope, dtype)
     rows = Rows(pack(module, dtype, progress), form, device.compiled)
     return rows, Layout(config.layers, config.kv_heads, config.head_dim, dtype)
 
@@ -117,25 +119,40 @@ class LlamaModel:
         return LlamaState.from_arrays(arrays, self.layout)
 
     def warm(self, progress: Progress) -> None:
-        """Run what start-up can foresee: on a GPU each width, bucket and chunk size, whose kernels are then ready.
+        """Run what start-up can foresee: on a GPU each width, chunk size, cache length and bucket in it, whose kernels
+        are then ready.
 
         On a CPU a new width is only traced, in milliseconds, so a few widths will do.
         """
         plan, on_cpu = self.plan, self.device.kind == "cpu"
         widths = [width for width in plan.widths if not on_cpu or width in (plan.widths[0], *_CPU_WIDTHS)]
-        runs = [(width, plan.edges[0]) for width in widths]
-        runs += [] if on_cpu else [(widths[0], edge) for edge in plan.edges[1:]]
         cache = self.make_cache(plan.edges[0] if on_cpu else plan.context)
-        for done, (width, edge) in enumerate(runs):
+        runs: list[Callable[[], None]] = [partial(self._warm_width, cache, width) for width in widths]
+        if not on_cpu:
+            runs += [partial(self._warm_chunk, cache, rows) for rows in plan.chunk_rows if rows <= plan.context]
+            runs += [partial(self._warm_attention, rung) for rung in plan.rungs]
+        for done, run in enumerate(runs):
             progress("warming up", done / len(runs))
-            cache.length = max(0, min(edge, plan.context) - width)
-            rows = min(width, plan.room(cache.length))
-            mx.eval(self.verify([Window(cache, [0] * rows)]))
-        for rows in () if on_cpu else plan.chunk_rows:
-            if rows <= plan.context:
-                cache.length = 0
-                self.prefill(cache, [0] * rows)
+            run()
         progress("warming up", 1.0)
+
+    def _warm_width(self, cache: LlamaCache, width: int) -> None:
+        cache.length = max(0, min(self.plan.edges[0], self.plan.context) - width)
+        rows = min(width, self.plan.room(cache.length))
+        mx.eval(self.verify([Window(cache, [0] * rows)]))
+
+    def _warm_chunk(self, cache: LlamaCache, rows: int) -> None:
+        cache.length = 0
+        self.prefill(cache, [0] * rows)
+
+    def _warm_attention(self, rung: int) -> None:
+        # CUDA builds a graph, in 40 ms, for every pair of a cache length and a bucket. All layers share it.
+        cache = LlamaCache(replace(self.layout, layers=1), self.plan.capacity(rung))
+        tokens = self._padded([0], self.plan.padded(1))
+        for edge in self.plan.edges:
+            if edge <= rung:
+                cache.length = edge - 1
+                mx.eval(self.rows.attend_once(tokens, [Span(cache, 1, edge)], self.plan.tile))
 
     def release(self) -> None:
         """Drop the weights."""

@@ -26,6 +26,7 @@ class CpuForm:
     """
 
     pads_writes = False
+    sends_every = 0
 
     def __init__(self, config: LlamaConfig, rope: Any, dtype: mx.Dtype) -> None:
         self._heads, self._kv_heads, self._size = config.heads, config.kv_heads, config.head_dim

@@ -20,6 +20,9 @@ class Form(Protocol):
     pads_writes: bool
     """Whether the padding rows of a tile are written too, so that a write has one shape."""
 
+    sends_every: int
+    """Layers after which a decode forward is sent off while the next ones are built; 0: sent whole."""
+
     def norm(self, rows: mx.array, weight: mx.array) -> mx.array:
         """RMS norm of ``rows [R, D]``."""
 
@@ -33,7 +36,7 @@ class Form(Protocol):
         """``silu(gate) * up`` of ``[R, 2 F]``."""
 
     def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
-        """The boolean mask of one stream's rows over ``keys`` keys, padded to whole tiles; ``attend``'s shape."""
+        """The mask of one stream's rows over ``keys`` keys, padded to whole tiles; ``attend``'s shape."""
 
     def attend(self, queries: mx.array, cache: mx.array, keys: int, mask: mx.array) -> mx.array:
         """Attention of one stream's ``queries [R, H, S]`` over the first ``keys`` rows of its layer, ``[R, H S]``."""

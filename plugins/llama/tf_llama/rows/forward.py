@@ -43,12 +43,22 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A span with what its attention needs in every layer."""
+    """A span with what its attention needs in every layer.
+
+    Attributes:
+        span: the rows.
+        begin: the forward's row that is its first.
+        end: past the forward's last row that it uses. The padding at a forward's end repeats the last span's last
+            row, so it fills up that span's tile.
+        start: the cache's position that is written first.
+        mask: of its attention.
+        pad: copies of its last row that its tile still lacks.
+    """
 
     span: Span
     begin: int
     end: int
-    start: mx.array
+    start: int
     mask: mx.array
     pad: int
 
@@ -96,6 +106,8 @@ class Rows:
                 watch(rows, queries, written, attended)
             if layer is layers[-1]:
                 break
+            if self.form.sends_every and at % self.form.sends_every == 0:
+                mx.async_eval(attended)  # type: ignore[no-untyped-call]
             rows, queries, written, _ = self.between(rows, attended, angles, layer, layers[at + 1])
         return self.last(rows, attended, layers[-1], self.weights.norm, self.weights.head)
 
@@ -114,22 +126,28 @@ class Rows:
             rows, queries, written, _ = self.between(rows, attended, angles, layer, following)
         self._write(len(layers) - 1, written, parts)
 
+    def attend_once(self, tokens: mx.array, spans: Sequence[Span], tile: int) -> mx.array:
+        """What ``decode`` computes up to its first attention, ``[W, H S]``; lazy. Writes the first layer alone."""
+        parts, angles = self._plan(tokens.shape[0], spans, tile, self.form.pads_writes)
+        _, queries, written, _ = self.first(tokens, angles, self.weights.table, self.weights.layers[0])
+        return self._attend(0, queries, written, parts, tokens.shape[0])
+
     def _plan(self, width: int, spans: Sequence[Span], tile: int, pads_writes: bool) -> tuple[list[_Part], mx.array]:
         """What every layer's attention needs, and the rows' angles."""
-        parts = self._parts(spans, tile, pads_writes)
+        parts = self._parts(width, spans, tile, pads_writes)
         positions = [position for span in spans for position in span.positions]
         positions += positions[-1:] * (width - len(positions))
         return parts, self.form.angles(positions)
 
-    def _parts(self, spans: Sequence[Span], tile: int, pads_writes: bool) -> list[_Part]:
+    def _parts(self, width: int, spans: Sequence[Span], tile: int, pads_writes: bool) -> list[_Part]:
         parts, begin = [], 0
         for span in spans:
-            pad = -span.rows % tile if pads_writes else 0
+            end, pad = begin + span.rows, -span.rows % tile if pads_writes else 0
             span.cache.fits(span.cache.length, span.rows + pad)
             mask = self.form.mask(span.positions, span.keys, tile)
-            start = mx.array([span.cache.length])
-            parts.append(_Part(span, begin, begin + span.rows, start, mask, pad))
-            begin += span.rows
+            there = min(pad, width - end) if span is spans[-1] else 0
+            parts.append(_Part(span, begin, end + there, span.cache.length, mask, pad - there))
+            begin = end
         return parts
 
     def _write(self, layer: int, written: mx.array, parts: Sequence[_Part]) -> list[mx.array]:
