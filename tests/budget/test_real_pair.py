@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Iterator
 
 import mlx.core as mx
@@ -15,15 +16,17 @@ from tf_host.start.composed import Composed
 from tf_host.start.composing import compose
 from tf_plugins.types import Device
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.exact, pytest.mark.slow]
 
 CONTEXT = 8_192
 MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def server(device: Device, demo_folders: object) -> Iterator[Composed]:
+def server(device: Device, backend: str, demo_folders: object) -> Iterator[Composed]:
     """The demo target with its drafter and the default options, its lanes turning."""
+    if device.kind == "cpu" and backend != "mkl" and _mkl():
+        pytest.skip("minutes on this backend, and bytes are bytes: the MKL suite runs it")
     settings = ServerSettings(model="demo", drafter="", parallel=2, cpu_blas="none")
     plugins = Plugins.load(settings)
     composed = compose(settings, device, plugins, lambda doing, done: None)
@@ -32,6 +35,13 @@ def server(device: Device, demo_folders: object) -> Iterator[Composed]:
         yield composed
     finally:
         composed.close()
+
+
+def _mkl() -> bool:
+    try:
+        return bool(importlib.metadata.version("mkl"))
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 class Reader:
