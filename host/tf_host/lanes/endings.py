@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from tf_host.lanes.faults import log_fault
@@ -13,6 +13,8 @@ from tf_host.requests import Done
 from tf_plugins.types import RoundDone, StreamDone
 
 _log = logging.getLogger("tf_host.lanes")
+
+_GIB = 1 << 30
 
 
 class Observer(Protocol):
@@ -81,13 +83,14 @@ def stream_done(stream: Stream, reason: str, error: str | None) -> StreamDone:
     )
 
 
-def log_end(stream: Stream, done: StreamDone) -> None:
-    """The line of a finished request."""
+def log_end(stream: Stream, done: StreamDone, ledger: Mapping[str, int], budget: int, waiting: int) -> None:
+    """The line of a finished request, with what the ledger holds after it."""
     seconds = time.perf_counter() - stream.first if stream.first else 0.0
     rate = (len(done.tokens) - 1) / seconds if len(done.tokens) > 1 and seconds > 0 else 0.0
     drafts = ", ".join(f"{name} {done.kept.get(name, 0)}/{count}" for name, count in done.drafted.items())
     _log.info(
-        "%s: %s, prompt %d (cached %d), %d tokens in %d rounds, drafts kept: %s, %.1f tok/s",
+        "%s: %s, prompt %d (cached %d), %d tokens in %d rounds, drafts kept: %s, %.1f tok/s; "
+        "%s of %.1f GiB, %d waiting",
         done.id,
         done.reason if done.error is None else f"{done.reason} ({done.error})",
         done.prompt_tokens,
@@ -96,4 +99,7 @@ def log_end(stream: Stream, done: StreamDone) -> None:
         done.rounds,
         drafts or "none",
         rate,
+        ", ".join(f"{kind} {held / _GIB:.2f}" for kind, held in ledger.items() if held) or "nothing held",
+        budget / _GIB,
+        waiting,
     )

@@ -271,7 +271,7 @@ class Lanes:
         self._totals.stream(done)
         stream.client.send(event)
         self._observers.stream_done(done)
-        log_end(stream, done)
+        log_end(stream, done, self._totals.ledger, self._admission.budget, len(self._inbox) + len(self._waiting))
 
 
 def _queue_full(waiting: int) -> Failed:
