@@ -38,10 +38,12 @@ class Limits:
     Attributes:
         queue: most requests that may wait.
         decode_share: share of the time that replies keep while prompts are read, at least 0 and below 1.
+        log_ends: whether the end of each stream is a line of the log.
     """
 
     queue: int = 64
     decode_share: float = 0.25
+    log_ends: bool = True
 
 
 class Lanes:
@@ -271,7 +273,9 @@ class Lanes:
         self._totals.stream(done)
         stream.client.send(event)
         self._observers.stream_done(done)
-        log_end(stream, done, self._totals.ledger, self._admission.budget, len(self._inbox) + len(self._waiting))
+        if self._limits.log_ends:
+            waiting = len(self._inbox) + len(self._waiting)
+            log_end(stream, done, self._totals.ledger, self._admission.budget, waiting)
 
 
 def _queue_full(waiting: int) -> Failed:

@@ -161,7 +161,7 @@ def _on_engine(
             depths=using,
             states=states if observed else None,
             observers=(plugins, metrics) if observed else (),
-            limits=Limits(settings.queue, settings.decode_share),
+            limits=Limits(settings.queue, settings.decode_share, log_ends=observed),
         )
 
     model.warm(progress)

@@ -35,7 +35,7 @@ def serve(settings: ServerSettings, listening: socket.socket) -> None:
         composed = compose(settings, device, plugins, progress)
     try:
         composed.engine.serve(composed.lanes)
-        log.info("%s", ready_line(composed))
+        log.info("%s at %s", ready_line(composed), address(listening))
         with showing_traffic(composed.engine.snapshot):
             run(make_app(_served(composed)), listening, settings.grace)
     finally:
@@ -53,6 +53,12 @@ def ready_line(composed: Composed) -> str:
         f"drafts: {sources}, context {composed.plan.context}, parallel {composed.admission.parallel}, "
         f"{gib:.1f} GiB for caches"
     )
+
+
+def address(listening: socket.socket) -> str:
+    """The URL of a bound socket; an address that stands for all of the machine's is shown as it was asked for."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _served(composed: Composed) -> Served:
