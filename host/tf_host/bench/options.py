@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tf_host.bench.prompts import load_prompts
 from tf_host.bench.windows import Plan
+from tf_host.cli.failures import version
 
 __all__ = ["DEFAULT_PROMPTS", "DEFAULT_URL", "parse", "plan_of"]
 
@@ -26,6 +27,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "and whether replies are equal token for token. Exits 1 where a reply failed or differed.",
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"tf-bench {version()}")
     add("url", nargs="?", default=DEFAULT_URL, metavar="URL", help="the server (default %(default)s)")
     add("--against", metavar="URL", help="a second server: windows alternate between both, and are compared")
     add("--levels", type=_numbers(int, 1), default=(1, 2), metavar="N,...", help="streams in a window (default 1,2)")
