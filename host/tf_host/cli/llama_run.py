@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"tf-llama-run {version()}")
         return 0
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    return leave(reported("tf-llama-run", lambda: _run(parse(words))))
+    code = reported("tf-llama-run", lambda: _run(parse(words)))
+    return leave(code) if argv is None else code
 
 
 def _run(args: RunArgs) -> int:

@@ -20,7 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments, program name left out; by default the process's own.
     """
-    return leave(reported("tf-serve", lambda: _run(load(sys.argv[1:] if argv is None else argv))))
+    code = reported("tf-serve", lambda: _run(load(sys.argv[1:] if argv is None else argv)))
+    return leave(code) if argv is None else code
 
 
 def _run(invocation: Invocation) -> int:
