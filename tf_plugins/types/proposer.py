@@ -13,7 +13,8 @@ class DraftRequest:
 
     Attributes:
         stream: the id that ``open`` was called with.
-        context: prompt and reply so far, the pending token last; a read-only view, valid for this call only.
+        context: prompt and reply so far, the pending token last; a read-only view, valid for this call only. A
+            proposer must survive an empty one.
         most: the most tokens to draft, at least 1.
         seed: the stream's seed, for drafting with the target's own noise.
         temperature: 0 for greedy.

@@ -27,7 +27,7 @@ from tf_host.settings import ServerSettings
 from tf_host.start.composed import Composed
 from tf_host.start.rehearsal import rehearse
 from tf_host.text import Text, load_text
-from tf_plugins import Refused
+from tf_plugins import Refused, TfError
 from tf_plugins.folders import cache_folder
 from tf_plugins.rows import RowPlan
 from tf_plugins.types import Device, Model, Progress, Proposer, Refusal, Resources, StartFacts, TargetFacts
@@ -128,7 +128,7 @@ def _on_engine(
     states = PromptStore(model, plan, _gib(settings.prompt_cache_gib), settings.prompt_cache_dir, verdict.key)
 
     def bytes_for(tokens: int) -> int:
-        return model.cache_bytes(tokens) + sum(proposer.growth((), tokens).new for proposer in proposers)
+        return model.cache_bytes(tokens) + sum(_fresh_bytes(proposer, tokens) for proposer in proposers)
 
     gc.collect()  # the probe's caches are no weights
     admission = plugins.admission(
@@ -239,6 +239,17 @@ def _rehearsed(text: Text) -> Sequence[int]:
     if text.has_template:
         return text.chat([{"role": "user", "content": REQUEST}]).ids
     return text.encode(SAMPLE, special=False)
+
+
+def _fresh_bytes(proposer: Proposer, tokens: int) -> int:
+    """Bytes of a proposer's state for a stream; one that cannot say stops the start with its name."""
+    try:
+        return proposer.growth((), tokens).new
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise TfError(
+            f"proposer {proposer.name!r} failed in growth: {cause}\nhint: report it to its authors"
+        ) from error
 
 
 def _gib(value: float | None) -> int | None:
