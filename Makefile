@@ -29,6 +29,7 @@ bench:
 long:
 	@scripts/setup --dev
 	@.venv/bin/python -m pytest -m long $(ARGS)
+	@for b in mkl mkl-plain; do TF_TEST_FULL=1 TF_TEST_BACKEND=$$b .venv/bin/python -m pytest -q tests/e2e/test_replies.py || exit 1; done
 
 # TF_SOAK_MINUTES=30 long; the result goes to docs/reference/soak.md.
 soak:
