@@ -167,7 +167,7 @@ def _on_engine(
     model.warm(progress)
     if proposers:
         progress("rehearsing", 0.0)
-        rehearse(lambda using: make_lanes(using, observed=False), depths, _rehearsed(text), REHEARSAL_S)
+        rehearse(lambda using: make_lanes(using, observed=False), depths, _rehearsed(text), context, REHEARSAL_S)
     lanes = make_lanes(depths)
     return Composed(
         settings=settings,

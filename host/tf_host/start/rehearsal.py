@@ -59,27 +59,31 @@ class Rehearsal:
         self._learning.forget(stream)
 
 
-def rehearse(lanes: Callable[[Depths], Lanes], learning: Depths, prompt: Sequence[int], seconds: float) -> None:
+def rehearse(
+    lanes: Callable[[Depths], Lanes], learning: Depths, prompt: Sequence[int], context: int, seconds: float
+) -> None:
     """Decode a reply to a real prompt through lanes of its own, drafts of every depth included.
 
     Args:
         lanes: makes the lanes, given the depths to go by.
         learning: the depths that the server will go by.
-        prompt: ids of a real prompt.
+        prompt: ids of a real prompt; cut where it would take more than half of ``context``.
+        context: tokens of the longest stream.
         seconds: about how long it may take; a slow machine learns less, and serves the same replies.
 
     Raises:
         RuntimeError: the reply failed.
     """
     turn = Rehearsal(learning, seconds)
+    read = tuple(prompt[: min(_PROMPT, context // 2)])
     rehearsed = lanes(turn)
     client = _Client()
     rehearsed.submit(
         GenerateRequest(
             id="rehearsal",
-            prompt=tuple(prompt[:_PROMPT]),
+            prompt=read,
             sampling=Sampling(seed=0),
-            max_tokens=_TOKENS,
+            max_tokens=min(_TOKENS, context - len(read)),
             end_ids=frozenset(),
             reader=_NoText,
         ),
