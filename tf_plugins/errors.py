@@ -20,10 +20,23 @@ class TfError(Exception):
 
 
 class Refused(TfError):
-    """Something was asked for that is not served.
+    """Something was asked for that is not served; raised to refuse a start on purpose.
+
+    Start-up hooks may raise it, and so may ``NamedCheckpoint.resolve``, ``Family.read`` and ``Family.load``. The start
+    stops, and the user reads the refusal as it is: its reason, and its hint on a line of its own, without a traceback.
+    From a plugin's ``__init__`` it is shown with the plugin's name. Two hooks return the ``Refusal`` instead,
+    ``refuse_start`` and ``refuse_request``; raised in ``refuse_request`` it is a failure like any other.
 
     Args:
         refusal: the reason and the way out.
+
+    Example:
+        @hookimpl
+        def proposers(self, target: TargetFacts) -> Sequence[Proposer]:
+            if target.context > 100_000:
+                reason = f"the house proposer has no more than 100000 positions, and --context is {target.context}"
+                raise Refused(Refusal("context_too_long", reason, "use --context 100000 or less", param="--context"))
+            return (HouseProposer(target.vocab),)
     """
 
     def __init__(self, refusal: Refusal) -> None:

@@ -21,7 +21,7 @@ from tf_host.settings import ServerSettings
 from tf_host.settings.environment import variable
 from tf_host.settings.fields import word
 from tf_host.settings.origin import flag
-from tf_plugins import hookspecs, types
+from tf_plugins import errors, hookspecs, types
 
 SPEC = "tf_plugins_spec"
 
@@ -34,6 +34,7 @@ def parts() -> Mapping[tuple[Path, str], Callable[[], str]]:
     return {
         (reference / "hooks.md", "hooks"): hooks,
         (reference / "types.md", "types"): all_types,
+        (reference / "types.md", "errors"): all_errors,
         (reference / "settings.md", "server settings"): server_settings,
         (reference / "settings.md", "plugin settings"): plugin_settings,
     }
@@ -89,6 +90,11 @@ def _field(field: dataclasses.Field[Any]) -> str:
         factory = field.default_factory
         return text if factory is dataclasses.MISSING else f"{text} = {factory()!r}"
     return f"{text} = {default.__name__ if isinstance(default, type) else repr(default)}"
+
+
+def all_errors() -> str:
+    """A section an error: its docstring."""
+    return "".join(f"\n### {name}\n\n{docstring(getattr(errors, name))}\n" for name in errors.__all__)
 
 
 def _members(kind: type) -> Iterator[str]:

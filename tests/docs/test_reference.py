@@ -19,7 +19,7 @@ from tf_host.plugins import Found
 from tf_host.plugins.checks import HOOKS, checked
 from tf_host.settings import ServerSettings, load
 from tf_host.testing.family import ByteFamily
-from tf_plugins import Plugin, types
+from tf_plugins import Plugin, Refused, errors, types
 from tf_plugins.testing import check_refusal, request_facts, resources, start_facts, target_facts
 from tf_plugins.types import Refusal, RoundDone, StreamDone
 
@@ -47,6 +47,7 @@ def test_every_hook_has_a_heading_with_its_exact_signature(hook: str) -> None:
 def test_the_pages_know_every_hook_type_and_setting() -> None:
     assert set(reference.hook_functions()) == set(HOOKS)
     assert set(types.__all__) - {"Progress", "Role"} <= set(headings(TYPE_PAGE))
+    assert set(errors.__all__) <= set(headings(TYPE_PAGE))
     text = SETTING_PAGE.read_text()
     for field in ServerSettings.model_fields:
         assert f"| `{field}`<br>" in text
@@ -77,22 +78,28 @@ ANSWERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("hook", reference.hook_functions())
-def test_the_example_of_a_hook_works(hook: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    (example,) = [block.text for block in blocks(HOOK_PAGE, "python") if f"def {hook}(self" in block.text][-1:]
-    names = {
+def plugin_of(example: str, hook: str) -> type[Plugin]:
+    """A plugin that answers the hook as the example does."""
+    names: dict[str, Any] = {
         **{name: getattr(types, name) for name in types.__all__},
         "hookimpl": tf_plugins.hookimpl,
         "log": logging.getLogger("example"),
         "Path": Path,
+        "Refused": Refused,
         "Sequence": list,
         "HouseFamily": ByteFamily,
         "HouseProposer": lambda vocab: Echo(),
         "HouseAdmission": lambda limit: Ledger(resources(memory=limit)),
     }
     exec(example, names)
-    plugin = type("Example", (Plugin,), {"api_version": 1, hook: names[hook]})
+    return type("Example", (Plugin,), {"api_version": 1, hook: names[hook]})
+
+
+@pytest.mark.parametrize("hook", reference.hook_functions())
+def test_the_example_of_a_hook_works(hook: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    (example,) = [block.text for block in blocks(HOOK_PAGE, "python") if f"def {hook}(self" in block.text][-1:]
+    plugin = plugin_of(example, hook)
     found = Found("example", SimpleNamespace(value="example:Example"), "example", "1")  # type: ignore[arg-type]
     assert checked(found, plugin)[1] == (hook,)
     answer = ANSWERS[hook](plugin(None))
@@ -103,6 +110,16 @@ def test_the_example_of_a_hook_works(hook: str, caplog: pytest.LogCaptureFixture
         assert caplog.text
     else:
         assert answer
+
+
+def test_the_example_of_a_refusal_works() -> None:
+    (example,) = [block.text for block in blocks(TYPE_PAGE, "python") if "raise Refused(" in block.text]
+    plugin: Any = plugin_of(example, "proposers")(None)
+    assert plugin.proposers(target_facts(context=100_000))
+    with pytest.raises(Refused) as caught:
+        plugin.proposers(target_facts(context=100_001))
+    check_refusal(caught.value.refusal)
+    assert "100001" in caught.value.refusal.reason
 
 
 def test_the_settings_page_s_example_loads(tmp_path: Path) -> None:

@@ -25,9 +25,8 @@ WRAPPERS = {
     # Into a folder of its own, and without a network.
     "pip": 'command=$1; shift; exec "{python}" -m pip "$command" --quiet --no-deps --no-build-isolation --no-index'
     ' --target "{target}" "$@"',
-    # The model of bytes in place of the demo pair: the steps are what is tested. Depths are not left to the stopwatch.
-    "tf-serve": 'exec "{python}" -m tf_host.cli.serve bytes --use-plugins bytes --draft-depth 4 --port {port}'
-    ' --cpu-blas {blas} "$@"',
+    # The model of bytes in place of the demo pair: the steps are what is tested.
+    "tf-serve": 'exec "{python}" -m tf_host.cli.serve bytes --use-plugins bytes --port {port} --cpu-blas {blas} "$@"',
 }
 
 

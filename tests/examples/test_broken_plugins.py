@@ -150,7 +150,12 @@ def test_a_failure_while_serving_changes_no_reply(plain: list[list[int]], env: d
     log = tmp_path / "log"
     with serving(*flags, log=log, env=env, wait_s=120) as client, closing(client.http):
         assert _replies(client) == plain
-        assert client.health()["status"] == "ok"
+        health, metrics = client.health(), client.http.get("/metrics").text
+    assert health["status"] == "ok"
+    failed = {name for name, line in LATE.items() if line and line.startswith("proposer ")}
+    assert health["failures"].keys() == failed
+    for name, told in health["failures"].items():
+        assert f'tf:proposer_failures_total{{source="{name}"}} {float(told["count"])}\n' in metrics
     for line in LATE.values():
         assert line is None or line in log.read_text()
 

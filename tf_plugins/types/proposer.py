@@ -33,7 +33,7 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Proposed tokens: 1 to ``most`` ids, each below the target's vocabulary size."""
+    """Proposed tokens: 1 to ``most`` ids, each below the target's vocabulary size; any other draft is dropped whole."""
 
     tokens: tuple[int, ...]
 
@@ -70,7 +70,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What opening a stream takes from the ledger, in bytes.
+    """What opening a stream takes from the ledger, in bytes; ``Growth()`` for nothing that grows with it.
 
     Three forms: a fresh cache ``Growth(new)``; a kept one that is large enough and is taken over as it is
     ``Growth(reused=...)``; a kept one that has to grow ``Growth(new, reused, copy)``.
@@ -90,8 +90,13 @@ class Growth:
 class Proposer(Protocol):
     """Drafts for all streams of a round in one call. Every method runs on the engine thread.
 
-    A draft never changes a reply: the target keeps only what its own draws agree with. A proposer that raises
-    costs its stream its drafts, no more.
+    A draft never changes a reply: the target keeps only what its own draws agree with. One with an id outside the
+    vocabulary, or with more than ``most`` tokens, is dropped whole; its stream is asked for again in the next round.
+
+    A proposer that raises, or whose answer is of another type, loses drafts and no more: in ``propose`` and
+    ``observe`` those of all streams of the call, in ``growth``, ``open`` and ``unread`` those of the one stream, until
+    their replies end. It is asked again for the streams that come next. ``/health`` and ``/metrics`` count dropped
+    drafts and failures by its name. Only at start-up does a failure in ``growth`` stop the start.
     """
 
     name: str
@@ -103,7 +108,9 @@ class Proposer(Protocol):
     def growth(self, context: Sequence[int], tokens: int) -> Growth:
         """Bytes that ``open`` will take for a stream of up to ``tokens`` positions; frees and makes nothing.
 
-        With an empty context no kept cache is found: the bytes of a fresh one, by arithmetic alone.
+        With an empty context no kept cache is found: the bytes of a fresh one, by arithmetic alone. A proposer that
+        keeps plain Python objects reports the bytes that they will hold, as near as it can say; ``Growth()`` is fine
+        where nothing that it holds grows with the stream.
         """
 
     def open(self, stream: int, context: Sequence[int], tokens: int) -> None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 class Refusal:
     """Why something is not served, and the way out.
 
+    Returned by ``refuse_start``, ``refuse_request`` and ``Admission.never``; what else refuses a start raises
+    ``Refused(Refusal(...))``.
+
     Attributes:
         name: a stable snake_case code, for example ``context_length_exceeded``; the ``code`` of the HTTP error.
         reason: one sentence without a full stop that names the flag, field or file and the limit.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tf_plugins.types import RoundDone, StreamDone
@@ -90,7 +90,7 @@ class Metrics:
             model: the served name, a label of vLLM's metrics.
         """
         page = CollectorRegistry()
-        page.register(_Page([*self.registry.collect(), *_gauges(snapshot)], model))
+        page.register(_Page([*self.registry.collect(), *_of_engine(snapshot)], model))
         return generate_latest(page)
 
 
@@ -119,7 +119,7 @@ class _Page(Collector):
         return other
 
 
-def _gauges(snapshot: Mapping[str, Any]) -> Iterable[Metric]:
+def _of_engine(snapshot: Mapping[str, Any]) -> Iterable[Metric]:
     reading, decoding = snapshot.get("reading", 0), snapshot.get("decoding", 0)
     yield GaugeMetricFamily("tf:streams_running", "Streams with a lane", value=reading + decoding)
     yield GaugeMetricFamily("tf:streams_waiting", "Streams in the queue", value=snapshot.get("waiting", 0))
@@ -132,3 +132,7 @@ def _gauges(snapshot: Mapping[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily("tf:ledger_budget_bytes", "Bytes for everything that grows", value=budget)
     share = sum(ledger.values()) / budget if budget else 0.0
     yield GaugeMetricFamily("tf:ledger_used_ratio", "Share of the budget in use", value=share)
+    failures = CounterMetricFamily("tf:proposer_failures", "Times that a proposer failed", labels=("source",))
+    for source, failed in snapshot.get("failures", {}).items():
+        failures.add_metric((source,), failed["count"])
+    yield failures

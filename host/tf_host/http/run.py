@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from sse_starlette.sse import AppStatus
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tf_host.http.errors import error_response
 from tf_host.http.server import Limits
 from tf_host.http.traffic import Traffic
 
@@ -111,9 +112,9 @@ class Server(uvicorn.Server):
 
 
 def _protocol(header_s: float) -> type[H11Protocol]:
-    """uvicorn's protocol, with a limit on how long the headers of a request may take."""
+    """uvicorn's protocol, with a limit on how long the headers of a request may take, and errors of one form."""
 
-    class HeaderLimit(H11Protocol):
+    class Protocol(H11Protocol):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._deadline: asyncio.TimerHandle | None = None
@@ -133,6 +134,17 @@ def _protocol(header_s: float) -> type[H11Protocol]:
             else:
                 self._headers_came()
 
+        def send_400_response(self, msg: str) -> None:
+            said = "the request cannot be read as HTTP/1.1, or its headers are too large"
+            answer = error_response(said, status=400, code="invalid_http")
+            start = h11.Response(
+                status_code=400, headers=[*answer.raw_headers, (b"connection", b"close")], reason=b"Bad Request"
+            )
+            with contextlib.suppress(h11.LocalProtocolError):  # a request that has its response already
+                for event in (start, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+                    self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
+
         def _await_headers(self) -> None:
             if self._deadline is None:
                 self._deadline = self.loop.call_later(header_s, self.transport.close)
@@ -142,4 +154,4 @@ def _protocol(header_s: float) -> type[H11Protocol]:
                 self._deadline.cancel()
                 self._deadline = None
 
-    return HeaderLimit
+    return Protocol

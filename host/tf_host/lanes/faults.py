@@ -1,9 +1,25 @@
-"""How a failure is logged."""
+"""How a failure is logged, and what is remembered of it."""
 
 from __future__ import annotations
 
 import logging
 import traceback
+from dataclasses import dataclass
+
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What is remembered of something that fails.
+
+    Attributes:
+        count: how often it failed.
+        last: what failed the last time, on one line.
+    """
+
+    count: int = 0
+    last: str = ""
 
 
 def log_fault(logger: logging.Logger, message: str, error: Exception) -> None:
@@ -14,3 +30,9 @@ def log_fault(logger: logging.Logger, message: str, error: Exception) -> None:
     """
     text = "".join(traceback.format_exception(error)).rstrip()
     logger.error("%s\n%s", message, text)
+
+
+def one_line(text: str) -> str:
+    """A text on one line, in printable ASCII, cut where it is long."""
+    safe = text[: _LONGEST + 1].encode("unicode_escape").decode("ascii")
+    return safe if len(safe) <= _LONGEST else f"{safe[:_LONGEST]}..."

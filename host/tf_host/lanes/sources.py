@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import operator
+import traceback
 from collections.abc import Sequence
 
-from tf_host.lanes.faults import log_fault
+from tf_host.lanes.faults import Failures, log_fault, one_line
 from tf_plugins.types import Draft, DraftRequest, Growth, Outcome, Proposer
 
 _log = logging.getLogger(__name__)
@@ -16,7 +17,11 @@ class Source:
     """One proposer, in the order that proposers are asked.
 
     A stream whose proposer raises loses its drafts from it for the rest of its reply; one call serves all streams, so
-    all of that call's streams do. A draft that breaks the rules is dropped. Both are logged with the proposer's name.
+    all of that call's streams do. A draft that breaks the rules is dropped. Both are failures: counted, and logged with
+    the proposer's name.
+
+    Attributes:
+        failures: how often the proposer failed, and how the last time.
 
     Args:
         index: its place in the order.
@@ -27,6 +32,7 @@ class Source:
     def __init__(self, index: int, proposer: Proposer, vocab: int) -> None:
         self.index = index
         self.name = proposer.name
+        self.failures = Failures()
         self._proposer = proposer
         self._vocab = vocab
         self._streams: set[int] = set()
@@ -38,7 +44,10 @@ class Source:
     def growth(self, context: Sequence[int], tokens: int) -> Growth | None:
         """Bytes that opening takes, or ``None`` where the proposer cannot say, so is not opened."""
         try:
-            return self._proposer.growth(context, tokens)
+            growth = self._proposer.growth(context, tokens)
+            if not isinstance(growth, Growth):
+                raise TypeError(f"its {type(growth).__name__} is no Growth")
+            return growth
         except Exception as error:
             self._failed("growth", error)
             return None
@@ -57,7 +66,7 @@ class Source:
         if stream not in self._streams:
             return 0
         try:
-            return self._proposer.unread(stream, length)
+            return operator.index(self._proposer.unread(stream, length))
         except Exception as error:
             self._failed("unread", error)
             self.close(stream)
@@ -102,9 +111,20 @@ class Source:
         wrong = [token for token in tokens if not 0 <= token < self._vocab]
         if wrong or len(tokens) > request.most:
             what = f"id {wrong[0]} of {self._vocab}" if wrong else f"{len(tokens)} tokens of at most {request.most}"
-            _log.warning("proposer %r: a draft was dropped: %s", self.name, what)
+            if self._first(f"a draft was dropped: {what}"):
+                _log.warning("proposer %r: a draft was dropped: %s", self.name, what)
             return ()
         return tokens
 
     def _failed(self, method: str, error: Exception) -> None:
-        log_fault(_log, f"proposer {self.name!r} failed in {method}; its streams go on without its drafts", error)
+        said = "".join(traceback.format_exception_only(error)).rstrip()
+        if self._first(f"{method}: {said}"):
+            log_fault(_log, f"proposer {self.name!r} failed in {method}; its streams go on without its drafts", error)
+
+    def _first(self, what: str) -> bool:
+        """Count a failure; whether it is the first. Of later ones the 2nd, 4th, 8th and so on are a line of the log."""
+        count = self.failures.count + 1
+        self.failures = Failures(count, one_line(what))
+        if count > 1 and count.bit_count() == 1:
+            _log.warning("proposer %r failed %d times so far, the last time: %s", self.name, count, self.failures.last)
+        return count == 1

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tf_host.lanes.faults import Failures
 from tf_plugins.types import RoundDone, StreamDone
 
 
@@ -26,6 +27,7 @@ class Snapshot:
         budget: bytes for everything that grows.
         ledger: bytes by kind.
         last_error: the last thing that failed, or ``None``.
+        failures: what is remembered of the proposers that failed, by source.
     """
 
     waiting: int
@@ -43,6 +45,7 @@ class Snapshot:
     budget: int
     ledger: Mapping[str, int]
     last_error: str | None
+    failures: Mapping[str, Failures] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

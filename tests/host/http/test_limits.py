@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from collections.abc import Callable
+from http.client import HTTPResponse
 
 import pytest
 
@@ -64,6 +66,39 @@ def test_a_body_that_does_not_come(small: World) -> None:
         client.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
         client.settimeout(3)
         assert b" 408 " in client.recv(4096)
+
+
+NO_HTTP = {
+    "no request line": b"hello\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\r\n" * 2,
+    "no host": b"GET /health HTTP/1.1\r\n\r\n",
+    "no header": b"GET /health HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n",
+    "headers without an end": b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000,
+    "a bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", NO_HTTP.values(), ids=NO_HTTP)
+def test_what_is_no_http_gets_an_error_like_any_other(small: World, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", small.port)) as client:
+        client.sendall(sent)
+        answer = HTTPResponse(client)
+        answer.begin()
+        body = answer.read()
+    assert (answer.status, answer.getheader("Content-Type")) == (400, "application/json")
+    assert answer.getheader("Connection") == "close"
+    error = json.loads(body)["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_http")
+
+
+def test_a_bad_chunk_after_the_response_closes_the_connection(small: World, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_connection(("127.0.0.1", small.port)) as client:
+        client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"x" * 2_000 + b"\r\n")
+        assert b" 413 " in client.recv(4096)
+        client.sendall(b"nonsense\r\n")
+        assert closes_after(client, 3) < 2
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_an_idle_connection_is_closed(small: World) -> None:

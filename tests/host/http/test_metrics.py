@@ -44,6 +44,15 @@ def test_the_engine_is_shown_as_it_is_now() -> None:
     assert found["tf:ledger_used_ratio"] == 0.25
 
 
+def test_failures_of_proposers_are_counted_by_source() -> None:
+    name = "tf:proposer_failures_total"
+    failed = SNAPSHOT | {"failures": {"mine": {"count": 3, "last": "propose: ValueError: x"}}}
+    text = Metrics().exposition(failed, "tiny").decode()
+    assert values(text)[f"{name}[mine]"] == 3
+    assert "# TYPE tf:proposer_failures_total counter" in text
+    assert not [found for found in values(Metrics().exposition(SNAPSHOT, "tiny").decode()) if found.startswith(name)]
+
+
 def test_names_of_vllm_dashboards() -> None:
     metrics = Metrics()
     metrics.stream_done(StreamDone("a", "stop", 10, 4, [1, 2, 3], 2, 0.5))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
 from tests.host.http.conftest import World
+from tf_host.lanes import Snapshot
+from tf_host.lanes.faults import Failures
 from tf_host.text import Text
 
 
@@ -90,6 +93,14 @@ def test_health(world: World) -> None:
     answer = world.client.get("/health")
     assert answer.status_code == 503
     assert answer.json()["status"] == "failed"
+
+
+@pytest.mark.parametrize("failures", [{}, {"mine": Failures(3, "propose: ValueError: two\\nlines")}])
+def test_health_shows_proposers_that_failed(world: World, failures: dict[str, Failures]) -> None:
+    told = Snapshot(0, 0, 0, 4, 64, 0, 0, 0, 0, {}, {}, {}, 0, {}, None, failures)
+    with mock.patch.object(world.engine, "snapshot", return_value=told):
+        shown = world.client.get("/health").json()["failures"]
+    assert shown == {name: {"count": each.count, "last": each.last} for name, each in failures.items()}
 
 
 def test_chat_without_a_template_is_refused(make_world: Callable[..., World], bare_text: Text) -> None:
