@@ -215,8 +215,11 @@ class Pricing:
         return landed(self._streams.drafts(stream, proposer).acceptance.chances(depth))
 
     def _limit(self, view: StreamView) -> int:
-        """Drafts that may be asked: the window's, and no more rows than twice the widest that was timed."""
-        return min(view.most, max(1, 2 * self._rounds.widest - 1))
+        """Drafts that may be asked: the window's, and no more rows than twice the widest that was timed.
+
+        A trial's at least: a proposer may have nothing to say in fewer, and no wider round would ever be timed.
+        """
+        return min(view.most, max(TRIAL, 2 * self._rounds.widest - 1))
 
     def _round_seconds(self, drafts: int) -> list[float]:
         """Seconds of this round with 0 to ``drafts`` drafts in it."""

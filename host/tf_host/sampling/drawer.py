@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import mlx.core as mx
 
@@ -15,6 +16,10 @@ from tf_host.sampling.penalties import Counts
 
 _NUCLEUS = 1_024
 """Ids ranked for top-p at first; the whole row is ranked only where they hold too little (a sort costs ten times)."""
+
+_NOISES = 24
+"""Positions whose noise is kept: a drafter draws with it before the target does, and after a draft that did not stand
+both draw there again. A row of it takes as long as a few operations on the logits (0.7 ms for 49,152 ids on a CPU)."""
 
 _COLDEST = 1e-6
 """Lowest temperature that values are divided by, so that they stay finite; below it the draw is greedy but for ties."""
@@ -61,10 +66,11 @@ class Drawer:
         self.vocab = vocab
         self.padded_vocab = padded_vocab
         self.ranking = Ranking(vocab)
+        self._kept = lru_cache(_NOISES)(partial(gumbel, padded_vocab))
 
     def noise(self, seed: int, position: int) -> mx.array:
         """The target's Gumbel noise ``[padded_vocab]`` float32 for the token drawn at ``position``."""
-        return gumbel(self.padded_vocab, seed, position)
+        return self._kept(seed, position)
 
     def draw(
         self,

@@ -22,6 +22,10 @@ _PROMPT = 120
 class Rehearsal:
     """Depths in a fixed turn whatever they cost; what they cost goes to ``learning``.
 
+    Attributes:
+        depth: drafts of the round that was planned last.
+        silent: whether no proposer had a draft the last time that they were asked.
+
     Args:
         learning: told of every draft and round.
         seconds: wall time after which rounds stay plain and the reply is left.
@@ -31,6 +35,8 @@ class Rehearsal:
         self._learning = learning
         self._until = time.monotonic() + seconds
         self._turn = 0
+        self.depth = 0
+        self.silent = False
 
     @property
     def over(self) -> bool:
@@ -39,17 +45,18 @@ class Rehearsal:
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         self._learning.plan(streams)
-        depth = _DEPTHS[self._turn % len(_DEPTHS)]
+        self.depth = _DEPTHS[self._turn % len(_DEPTHS)]
         self._turn += 1
-        return {stream.id: min(depth, stream.most) for stream in streams}
+        return {stream.id: min(self.depth, stream.most) for stream in streams}
 
     def choose(self, stream: StreamView, proposer: int) -> int:
-        return _DEPTHS[(self._turn - 1) % len(_DEPTHS)]
+        return self.depth
 
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
         return {}
 
     def record_draft(self, sample: DraftSample) -> None:
+        self.silent = not any(offer.tokens for offer in sample.offers)
         self._learning.record_draft(sample)
 
     def record_round(self, sample: RoundSample) -> None:
@@ -86,6 +93,7 @@ def rehearse(
             max_tokens=min(_TOKENS, context - len(read)),
             end_ids=frozenset(),
             reader=_NoText,
+            grammar=lambda: _Filler(turn, read[-1]),
         ),
         client,
     )
@@ -115,3 +123,26 @@ class _NoText:
 
     def finish(self) -> str:
         return ""
+
+
+class _Filler:
+    """A grammar that allows everything, and drafts where no proposer does: the width of a round is timed all the same.
+
+    Without it a server that only copies would time plain rounds alone, and could not price its first copy.
+    """
+
+    def __init__(self, turn: Rehearsal, last: int) -> None:
+        self._turn = turn
+        self._last = last
+
+    def mask(self, path: tuple[int, ...]) -> None:
+        return None
+
+    def allowed_prefix(self, draft: tuple[int, ...]) -> int:
+        return len(draft)
+
+    def commit(self, tokens: tuple[int, ...]) -> None:
+        self._last = tokens[-1]
+
+    def forced(self) -> tuple[int, ...]:
+        return (self._last,) * self._turn.depth if self._turn.silent else ()

@@ -215,3 +215,13 @@ def test_nothing_is_kept_of_a_stream_that_ended() -> None:
         pricing.forget(stream)
     pricing.forget(77)
     assert not pricing._streams._open
+
+
+def test_a_server_that_timed_plain_rounds_alone_asks_for_more_than_one_draft() -> None:
+    """A copy is two tokens at least: asked for one, the proposer would be silent, and no wider round ever timed."""
+    pricing = Pricing(PLAN, [Drafter(step=0.0, name="copy")])
+    for _ in range(3):
+        pricing.plan([view()])
+        land(pricing, {1: (None, 0, 0)})
+    pricing.plan([view()])
+    assert pricing.choose(view(), COPY) >= 2

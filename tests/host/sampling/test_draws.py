@@ -210,3 +210,12 @@ def test_a_vocabulary_must_fit_its_head() -> None:
     for vocab, padded in ((0, 4), (5, 4), (2**24, 2**24)):
         with pytest.raises(ValueError, match="vocabulary"):
             Drawer(vocab, padded)
+
+
+def test_noise_is_made_once_for_a_drafter_and_its_target() -> None:
+    drawer = Drawer(50, 64)
+    assert drawer.noise(3, 17) is drawer.noise(3, 17)
+    for position in range(100):  # and is not kept for long
+        drawer.noise(3, position + 100)
+    again = drawer.noise(3, 17)
+    assert mx.array_equal(again, Drawer(50, 64).noise(3, 17)).item()
