@@ -10,7 +10,6 @@ import mlx.core as mx
 import pytest
 
 from tests.drafter.tiny import checkpoint, module, proposed, request, target
-from tf_llama.drafter import chain as chains
 from tf_llama.drafter import start as starting
 from tf_llama.drafter.forward import Forward
 from tf_llama.drafter.proposer import LlamaDrafter
@@ -26,7 +25,7 @@ class Watched:
         mx.clear_cache()
         self.memory = mx.get_active_memory()
         self.made: list[weakref.ref[Any]] = []
-        for where, name in ((starting, "Chain"), (starting, "LlamaDrafter"), (chains, "Forward")):
+        for where, name in ((starting, "Chain"), (starting, "LlamaDrafter"), (starting, "Forward")):
             real = getattr(where, name)
             monkeypatch.setattr(where, name, lambda *args, _real=real: self.noted(_real(*args)))
 

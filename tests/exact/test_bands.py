@@ -39,6 +39,7 @@ def test_a_cpu_takes_the_smallest_minimum_then_the_widest():
 def test_a_gpu_takes_the_widest_reach_up_to_16_then_the_smallest_minimum():
     assert choose([(1,), tuple(range(2, 16))], "gpu") == tuple(range(2, 16))
     assert choose([(1, 2, 3, 8), (4, 16), (5, 24, 32)], "gpu") == (16,)
+    assert choose([tuple(range(1, 17)), (24, 32)], "gpu") == tuple(range(1, 17))  # no row is padded where none need be
     assert choose([tuple(range(2, 12)), (12, 13, 14)], "gpu") == (12, 13, 14)
 
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from tf_llama.model import LlamaModel
-from tf_llama.rows.form import Form
+from tf_llama.rows.form import Form, Taps
 from tf_llama.rows.forward import Rows
+from tf_llama.rows.weights import Linear
 
 FAULTS = ("width", "slot", "neighbours", "queries", "layout", "stale", "history")
 
@@ -33,7 +34,7 @@ class FaultyForm:
         self._form = form
         self._fault = fault
         self._calls: dict[int, int] = {}
-        self.pads_writes, self.sends_every = form.pads_writes, form.sends_every
+        self.pads_writes, self.sends_every, self.chains = form.pads_writes, form.sends_every, form.chains
 
     def norm(self, rows: mx.array, weight: mx.array) -> mx.array:
         normed = self._form.norm(rows, weight)
@@ -52,8 +53,18 @@ class FaultyForm:
     def rotate(self, rows: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
         return self._form.rotate(rows, angles)
 
-    def gate(self, rows: mx.array) -> mx.array:
-        return self._form.gate(rows)
+    def linear(self, rows: mx.array, weights: Linear) -> mx.array:
+        return self._form.linear(rows, weights)
+
+    def partial(self, rows: mx.array, weights: Linear) -> mx.array:
+        return self._form.partial(rows, weights)
+
+    def add_and_norm(self, rows: mx.array, part: mx.array, weight: mx.array) -> tuple[mx.array, mx.array]:
+        summed, _ = self._form.add_and_norm(rows, part, weight)
+        return summed, self.norm(summed, weight)
+
+    def gated(self, rows: mx.array, weights: Linear) -> tuple[mx.array, Taps]:
+        return self._form.gated(rows, weights)
 
     def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
         return self._form.mask(positions, keys, tile)

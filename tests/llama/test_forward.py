@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mlx.core as mx
 import pytest
@@ -204,3 +204,22 @@ def test_padding_fills_the_last_tile_of_a_gpu_without_copies(tmp_path: Path) -> 
     assert queries(20) == {32}
     assert queries(5, 12) == {5, 16}
     assert queries(5, 6) == {5, 11}
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_a_pending_token_may_be_computed_on_the_way(tmp_path: Path, kind: Literal["cpu", "gpu"]) -> None:
+    """The same bits as with the token read first, alone and beside another stream, with padding rows and without."""
+    checkpoint(tmp_path)
+    model = load(tmp_path, Device(kind, "cuda" if kind == "gpu" else "cpu", "run by whatever is here"))
+    model.use(model.plan.with_band((1, 4), 1))
+    for prompts in ([ids(40)], [ids(40), ids(23, 5)]):
+        found = []
+        for lazy in (False, True):
+            caches = [read(model, prompt) for prompt in prompts]
+            logits = model.verify([Window(c, p[-1:]) for c, p in zip(caches, prompts, strict=True)])
+            drawn = mx.argmax(logits, axis=-1)
+            for cache in caches:
+                model.keep(cache, 1)
+            pending = [drawn[at : at + 1] if lazy else [drawn[at].item()] for at in range(len(caches))]
+            found.append(model.verify([Window(c, p) for c, p in zip(caches, pending, strict=True)]))
+        assert mx.array_equal(*found).item()

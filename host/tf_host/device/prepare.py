@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from tf_host.device.compiling import Compiling, private_folder, try_on_cpu
 from tf_host.device.mlx_lm import import_mlx_lm
 from tf_host.settings import ServerSettings
 from tf_plugins import Refused
+from tf_plugins.folders import cache_folder
 from tf_plugins.types import Device, Refusal
 
 # Earlier ones have a race in CUDA's quantized matmul.
@@ -69,6 +71,7 @@ def _first(settings: ServerSettings, choice: tuple[str, int | None, bool | None]
     graphs = os.environ.get("MLX_CUDA_SDPA_CACHE_SIZE", "")
     if not graphs.isdigit() or int(graphs) < CUDA_ATTENTION_GRAPHS:
         os.environ["MLX_CUDA_SDPA_CACHE_SIZE"] = str(CUDA_ATTENTION_GRAPHS)
+    _keep_kernels()
     library, path = blas.choose(settings.cpu_blas, settings.cpu_threads)
     if path is not None:
         blas.load(library, path)
@@ -87,6 +90,15 @@ def _first(settings: ServerSettings, choice: tuple[str, int | None, bool | None]
             )
         )
     return Prepared(choice, library, _compiling(settings.compile, backend, folder), backend, chip)
+
+
+def _keep_kernels() -> None:
+    """Keep compiled CUDA kernels in this user's folder: MLX's own is shared, and it loads what has the right name."""
+    if blas.mlx_is_for_gpu() and not os.environ.get("MLX_PTX_CACHE_DIR"):
+        folder = cache_folder() / "cuda"
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.environ["MLX_PTX_CACHE_DIR"] = str(folder)
 
 
 def _look() -> tuple[Literal["cpu", "cuda", "metal"], str]:

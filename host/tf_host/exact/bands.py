@@ -62,7 +62,8 @@ def choose(bands: Sequence[Band], kind: str) -> Band | None:
     plain row is padded to that minimum; on a GPU the one with the widest reach up to 16 rows (ties: the smallest
     minimum), since rows are nearly free there. ``None`` where no band reaches 8 rows.
 
-    Of a band that reaches 16, a GPU uses the multiples of 16 and the top: a forward of whole tiles needs no copies.
+    Of a band that reaches 16, a GPU uses the multiples of 16 and the top: a forward of whole tiles needs no copies. A
+    band that begins with one row has kernels that take rows as they come, so all of it is used.
     """
     reaching = [band for band in bands if band[-1] >= _WINDOW]
     if not reaching:
@@ -70,6 +71,6 @@ def choose(bands: Sequence[Band], kind: str) -> Band | None:
     if kind == "cpu":
         return min(reaching, key=lambda band: (band[0], -band[-1]))
     band = min(reaching, key=lambda band: (-min(band[-1], _GPU_REACH), band[0]))
-    if band[-1] < _GPU_STEP:
+    if band[-1] < _GPU_STEP or band[0] == 1:
         return band
     return tuple(width for width in band if width % _GPU_STEP == 0 or width == band[-1])

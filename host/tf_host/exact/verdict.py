@@ -10,7 +10,7 @@ from typing import Any
 
 from tf_plugins.rows import RowPlan
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 """Raised whenever buckets, rungs, chunks, draws or the probe itself change what a row computes or what is checked."""
 
 
@@ -79,7 +79,8 @@ def verdict_key(bits: Mapping[str, object], weights_key: str, base: RowPlan) -> 
     """Digest of what a verdict holds for.
 
     Args:
-        bits: versions, backend, device, instruction set, BLAS with branch and threads, compiled or eager, dtype.
+        bits: versions, backend, device, kernels, instruction set, BLAS with branch and threads, compiled or eager,
+            dtype.
         weights_key: digest of the target's config, headers, sizes and revision.
         base: the plan before the probe: grid, markers, buckets and cache lengths of the served context.
     """

@@ -12,10 +12,8 @@ import mlx.core as mx
 
 from tf_llama.loading import load_module
 from tf_llama.rows.cache import Layout, LlamaCache, LlamaState
-from tf_llama.rows.cpu import CpuForm
-from tf_llama.rows.form import Form
+from tf_llama.rows.forms import choose
 from tf_llama.rows.forward import Rows, Span
-from tf_llama.rows.gpu import GpuForm
 from tf_llama.rows.weights import pack
 from tf_plugins import RowPlan
 from tf_plugins.types import Cache, Checkpoint, Device, Progress, State, TileCheck, WidthCheck, Window
@@ -25,14 +23,18 @@ __all__ = ["LlamaModel", "load_rows"]
 _CPU_WIDTHS = (2, 4, 8)
 
 
-def load_rows(checkpoint: Checkpoint, device: Device, progress: Progress) -> tuple[Rows, Layout]:
-    """Load a checkpoint's weights in the device's form, in ``device.dtype`` or else in the checkpoint's own."""
+def load_rows(checkpoint: Checkpoint, device: Device, progress: Progress) -> tuple[Rows, Layout, str]:
+    """Load a checkpoint's weights in the device's form, in ``device.dtype`` or else in the checkpoint's own.
+
+    Returns:
+        The forward, its caches' layout, and the name of the kernels that compute it.
+    """
     module, config = load_module(checkpoint)
     dtype = getattr(mx, device.dtype or checkpoint.dtype)
     rope = module.model.layers[0].self_attn.rope
-    form: Form = CpuForm(config, rope, dtype) if device.kind == "cpu" else GpuForm(config, rope, dtype)
-    rows = Rows(pack(module, dtype, progress), form, device.compiled)
-    return rows, Layout(config.layers, config.kv_heads, config.head_dim, dtype)
+    weights = pack(module, dtype, progress)
+    form, kernels = choose(config, rope, weights, device)
+    return Rows(weights, form, device.compiled), Layout(config.layers, config.kv_heads, config.head_dim, dtype), kernels
 
 
 class LlamaModel:
@@ -43,10 +45,15 @@ class LlamaModel:
         device: what it computes on.
         rows: the forward.
         layout: of its caches.
+        kernels: the name of what computes the rows.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: Device, rows: Rows, layout: Layout) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, device: Device, rows: Rows, layout: Layout, kernels: str = "mlx"
+    ) -> None:
         self.checkpoint = checkpoint
+        self.kernels = kernels
+        self.chains = rows.form.chains
         self.plan = RowPlan.for_device(device.kind, checkpoint.context)
         self.rows = rows
         self.layout = layout
@@ -90,11 +97,17 @@ class LlamaModel:
         Raises:
             ValueError: the windows do not fit the band, or one straddles a bucket edge.
         """
-        tokens = [token for window in windows for token in window.tokens]
         spans = [self._span(window) for window in windows]
-        padded = self._padded(tokens, self.plan.padded(len(tokens)))
+        count = sum(span.rows for span in spans)
+        if any(isinstance(window.tokens, mx.array) for window in windows):
+            tokens = mx.concatenate([mx.array(window.tokens).astype(mx.int32) for window in windows])
+            padding = mx.broadcast_to(tokens[-1:], (self.plan.padded(count) - count,))
+            padded = mx.concatenate([tokens, padding])
+        else:
+            known = [token for window in windows for token in window.tokens]
+            padded = self._padded(known, self.plan.padded(count))
         logits = self.rows.decode(padded, spans, self.plan.tile)
-        return logits if logits.shape[0] == len(tokens) else logits[: len(tokens)]
+        return logits if logits.shape[0] == count else logits[:count]
 
     def keep(self, cache: Cache, rows: int) -> None:
         """Advance by the rows that stand."""
@@ -161,7 +174,8 @@ class LlamaModel:
         mx.clear_cache()
 
     def _span(self, window: Window) -> Span:
-        cache, rows = _own(window.cache), len(window.tokens)
+        cache = _own(window.cache)
+        rows = window.tokens.shape[0] if isinstance(window.tokens, mx.array) else len(window.tokens)
         keys = self.plan.bucket(cache.length)
         if not 1 <= rows <= keys - cache.length:
             raise ValueError(f"{rows} rows at position {cache.length} do not fit the bucket that ends at {keys}")

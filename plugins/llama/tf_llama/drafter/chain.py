@@ -39,12 +39,13 @@ class Chain:
 
     Args:
         form: the device's operations and weights.
+        forward: through them.
         noise: ``noise(seed, position)``, the target's own Gumbel noise, at least as long as the drafter's logits.
     """
 
-    def __init__(self, form: Form, noise: Callable[[int, int], Any]) -> None:
+    def __init__(self, form: Form, forward: Forward, noise: Callable[[int, int], Any]) -> None:
         self._form = form
-        self._forward = Forward(form)
+        self._forward = forward
         self._noise = noise
         self.ids = form.weights.head.shape[1]
         self.tail = form.tail

@@ -24,6 +24,8 @@ class Part:
         at: rows that the tail holds; a forward adds its own.
         rows: this stream's rows in the next forward.
         start: ``at`` as an array ``[1]``, which all layers share.
+        base: positions that the cache holds.
+        caches: an array a layer, keys over values as they lie; empty for an empty cache.
     """
 
     keys: list[mx.array]
@@ -32,6 +34,8 @@ class Part:
     at: int
     rows: int
     start: mx.array
+    base: int
+    caches: list[mx.array]
 
     @classmethod
     def of(cls, slot: Slot, rows: int) -> Part:
@@ -40,7 +44,8 @@ class Part:
         held = slot.cache if length else []
         keys = [cache[:half, :length].swapaxes(-1, -2) for cache in held]
         values = [cache[half:, :length] for cache in held]
-        return cls(keys, values, list(slot.tail), len(slot.recent), rows, mx.array([len(slot.recent)]))
+        at = len(slot.recent)
+        return cls(keys, values, list(slot.tail), at, rows, mx.array([at]), length, list(held))
 
 
 class Forward:

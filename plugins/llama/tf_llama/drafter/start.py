@@ -7,10 +7,15 @@ from typing import Any
 
 import mlx.core as mx
 
+from tf_llama.config import LlamaConfig
 from tf_llama.drafter.chain import Chain
 from tf_llama.drafter.cpu_form import CpuForm
+from tf_llama.drafter.cuda_form import CudaForm, forward, possible
+from tf_llama.drafter.form import Form
+from tf_llama.drafter.forward import Forward
 from tf_llama.drafter.gpu_form import GpuForm
 from tf_llama.drafter.proposer import LlamaDrafter
+from tf_llama.rows.cuda.processor import processor
 from tf_plugins import Refused
 from tf_plugins.types import Checkpoint, DraftRequest, Refusal, TargetFacts
 
@@ -34,8 +39,7 @@ def start(module: Any, checkpoint: Checkpoint, target: TargetFacts) -> LlamaDraf
     chain = drafter = None
     try:
         module.set_dtype(getattr(mx, checkpoint.dtype))
-        form = CpuForm if target.device.kind == "cpu" else GpuForm
-        chain = Chain(form(module, min(target.vocab, checkpoint.vocab)), target.noise)
+        chain = Chain(*_running(module, checkpoint, target), target.noise)
         drafter = LlamaDrafter(chain, checkpoint.name, checkpoint.context, target.parallel)
         warm(drafter, chain.ids, min(checkpoint.context, 2 * PROMPT))
         if not chain.finite():
@@ -51,6 +55,22 @@ def start(module: Any, checkpoint: Checkpoint, target: TargetFacts) -> LlamaDraf
         del module, chain, drafter, part
         _let_go(error)
         raise
+
+
+def _running(module: Any, checkpoint: Checkpoint, target: TargetFacts) -> tuple[Form, Forward]:
+    """The form of the target's device, with the module's weights, and the forward through it."""
+    ids = min(target.vocab, checkpoint.vocab)
+    if target.device.kind == "cpu":
+        form: Form = CpuForm(module, ids)
+        return form, Forward(form)
+    device = processor() if target.device.backend == "cuda" else None
+    if device:
+        config = LlamaConfig.parse(checkpoint.config, checkpoint.folder / "config.json")
+        if possible(config, getattr(mx, checkpoint.dtype), device):
+            form = CudaForm(module, ids, device)
+            return form, forward(form)
+    form = GpuForm(module, ids)
+    return form, Forward(form)
 
 
 def warm(drafter: LlamaDrafter, ids: int, context: int) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 import mlx.core as mx
 
 from tf_llama.config import LlamaConfig
+from tf_llama.rows.form import Products
 
 __all__ = ["CpuForm"]
 
 _LOG2E = math.log2(math.e)
 
 
-class CpuForm:
+class CpuForm(Products):
     """Rows on a CPU.
 
     Attention at tile 1 takes all rows of a window in one product, so its proof is that any number of rows agrees with
@@ -27,6 +28,7 @@ class CpuForm:
 
     pads_writes = False
     sends_every = 0
+    chains = False
 
     def __init__(self, config: LlamaConfig, rope: Any, dtype: mx.Dtype) -> None:
         self._heads, self._kv_heads, self._size = config.heads, config.kv_heads, config.head_dim

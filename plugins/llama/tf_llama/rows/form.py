@@ -7,7 +7,12 @@ from typing import Protocol
 
 import mlx.core as mx
 
-__all__ = ["Form"]
+from tf_llama.rows.weights import Linear, linear
+
+__all__ = ["Form", "Products", "Taps"]
+
+Taps = tuple[mx.array, ...]
+"""Numbers inside a block that the probe compares too. They exist anyway; serving drops them."""
 
 
 class Form(Protocol):
@@ -23,6 +28,9 @@ class Form(Protocol):
     sends_every: int
     """Layers after which a decode forward is sent off while the next ones are built; 0: sent whole."""
 
+    chains: bool
+    """Whether a forward that is sent while the last one runs leaves the caches in place."""
+
     def norm(self, rows: mx.array, weight: mx.array) -> mx.array:
         """RMS norm of ``rows [R, D]``."""
 
@@ -32,11 +40,46 @@ class Form(Protocol):
     def rotate(self, rows: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
         """Split ``[R, (H + 2 K) S]`` into rotated queries ``[R, H, S]``, and ``[R, 2 K, S]``: rotated keys, values."""
 
-    def gate(self, rows: mx.array) -> mx.array:
-        """``silu(gate) * up`` of ``[R, 2 F]``."""
+    def linear(self, rows: mx.array, weights: Linear) -> mx.array:
+        """``rows [R, in]`` through a linear layer, ``[R, out]``."""
+
+    def partial(self, rows: mx.array, weights: Linear) -> mx.array:
+        """The same, in whatever state ``add_and_norm`` takes it."""
+
+    def add_and_norm(self, rows: mx.array, part: mx.array, weight: mx.array) -> tuple[mx.array, mx.array]:
+        """``rows [R, D]`` plus what ``partial`` returned, and the RMS norm of the sum."""
+
+    def gated(self, rows: mx.array, weights: Linear) -> tuple[mx.array, Taps]:
+        """``silu(gate) * up`` of ``rows [R, D]`` through gate over up, ``[R, F]``."""
 
     def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
-        """The mask of one stream's rows over ``keys`` keys, padded to whole tiles; ``attend``'s shape."""
+        """What ``attend`` needs to know of one stream's rows over ``keys`` keys: their mask, in whole tiles."""
 
     def attend(self, queries: mx.array, cache: mx.array, keys: int, mask: mx.array) -> mx.array:
         """Attention of one stream's ``queries [R, H, S]`` over the first ``keys`` rows of its layer, ``[R, H S]``."""
+
+
+class Products:
+    """A form's products as MLX computes them; the form brings ``norm`` and ``gate``."""
+
+    def norm(self, rows: mx.array, weight: mx.array) -> mx.array:
+        """As in ``Form``."""
+        raise NotImplementedError
+
+    def gate(self, rows: mx.array) -> mx.array:
+        """``silu(gate) * up`` of ``[R, 2 F]``."""
+        raise NotImplementedError
+
+    def linear(self, rows: mx.array, weights: Linear) -> mx.array:
+        return linear(rows, weights)
+
+    def partial(self, rows: mx.array, weights: Linear) -> mx.array:
+        return linear(rows, weights)
+
+    def add_and_norm(self, rows: mx.array, part: mx.array, weight: mx.array) -> tuple[mx.array, mx.array]:
+        rows = rows + part
+        return rows, self.norm(rows, weight)
+
+    def gated(self, rows: mx.array, weights: Linear) -> tuple[mx.array, Taps]:
+        gate_up = linear(rows, weights)
+        return self.gate(gate_up), (gate_up,)

@@ -9,16 +9,13 @@ from itertools import pairwise
 import mlx.core as mx
 
 from tf_llama.rows.cache import LlamaCache
-from tf_llama.rows.form import Form
-from tf_llama.rows.weights import Layer, Weights, linear
+from tf_llama.rows.form import Form, Taps
+from tf_llama.rows.weights import Layer, Weights
 
 __all__ = ["Rows", "Span", "Watch"]
 
 Watch = Callable[[mx.array, mx.array, mx.array, mx.array], None]
 """Told of every layer ``rows, queries, written, attended``."""
-
-Taps = tuple[mx.array, ...]
-"""Numbers inside a block that the probe compares too. They exist anyway; serving drops them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,23 +173,28 @@ class Rows:
         self, tokens: mx.array, angles: mx.array, table: mx.array, layer: Layer
     ) -> tuple[mx.array, mx.array, mx.array, Taps]:
         rows = table[tokens]
-        return rows, *self._asked(rows, angles, layer), ()
+        return rows, *self._asked(self.form.norm(rows, layer["attend_norm"]), angles, layer), ()
 
     def _between(
         self, rows: mx.array, attended: mx.array, angles: mx.array, layer: Layer, following: Layer
     ) -> tuple[mx.array, mx.array, mx.array, Taps]:
-        rows, taps = self._block(rows, attended, layer)
-        return rows, *self._asked(rows, angles, following), taps
+        rows, normed, taps = self._block(rows, attended, layer, following["attend_norm"])
+        return rows, *self._asked(normed, angles, following), taps
 
     def _last(self, rows: mx.array, attended: mx.array, layer: Layer, norm: mx.array, head: mx.array) -> mx.array:
-        rows, _ = self._block(rows, attended, layer)
-        return self.form.norm(rows, norm) @ head
+        _, normed, _ = self._block(rows, attended, layer, norm)
+        return self.form.linear(normed, (head,))
 
-    def _asked(self, rows: mx.array, angles: mx.array, layer: Layer) -> tuple[mx.array, mx.array]:
-        return self.form.rotate(linear(self.form.norm(rows, layer["attend_norm"]), layer["attend"]), angles)
+    def _asked(self, normed: mx.array, angles: mx.array, layer: Layer) -> tuple[mx.array, mx.array]:
+        return self.form.rotate(self.form.linear(normed, layer["attend"]), angles)
 
-    def _block(self, rows: mx.array, attended: mx.array, layer: Layer) -> tuple[mx.array, Taps]:
-        rows = rows + linear(attended, layer["output"])
-        gate_up = linear(self.form.norm(rows, layer["mlp_norm"]), layer["gate_up"])
-        inner = self.form.gate(gate_up)
-        return rows + linear(inner, layer["down"]), (rows, gate_up, inner)
+    def _block(
+        self, rows: mx.array, attended: mx.array, layer: Layer, norm: mx.array
+    ) -> tuple[mx.array, mx.array, Taps]:
+        """A layer from its attention on: its rows, and their norm for what follows it."""
+        form = self.form
+        rows, normed = form.add_and_norm(rows, form.partial(attended, layer["output"]), layer["mlp_norm"])
+        middle = rows
+        inner, taps = form.gated(normed, layer["gate_up"])
+        rows, normed = form.add_and_norm(rows, form.partial(inner, layer["down"]), norm)
+        return rows, normed, (middle, *taps, inner)

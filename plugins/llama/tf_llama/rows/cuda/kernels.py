@@ -1,0 +1,211 @@
+"""The CUDA kernels beside this as functions of MLX arrays. MLX compiles each for the shapes that it is first given."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import mlx.core as mx
+
+from tf_llama.rows.cuda import plan
+from tf_llama.rows.cuda.processor import Processor
+
+__all__ = ["Kernels", "source_digest"]
+
+_FILES = ("common.cuh", "linear.cuh", "attention.cuh", "between.cuh")
+_BLOCK = 256
+
+
+@cache
+def _sources() -> dict[str, str]:
+    """The files' texts without what only a compiler of whole files needs."""
+    folder = resources.files(__package__)
+    skipped = ("#pragma once", '#include "')
+
+    def read(name: str) -> str:
+        lines = (folder / name).read_text("utf-8").splitlines()
+        return "\n".join(line for line in lines if not line.startswith(skipped)) + "\n"
+
+    names = ("SHORT", "UNTIL_SHORT", "MIDDLE", "UNTIL_MIDDLE", "LONG")
+    constants = "\n".join(f"constexpr int {name} = {getattr(plan, name)};" for name in names)
+    texts = {name: read(name) for name in _FILES}
+    texts["attention.cuh"] = f"namespace tf {{\n{constants}\n}}\n{texts['attention.cuh']}"
+    return texts
+
+
+@cache
+def source_digest() -> str:
+    """Names the kernels' code: MLX keeps compiled ones on disk by their names alone."""
+    return hashlib.sha256("".join(_sources().values()).encode()).hexdigest()[:12]
+
+
+class Kernels:
+    """Calls of the kernels on one device.
+
+    ``R`` is rows, at most ``plan.ROWS`` in products and attention; arrays are bfloat16 unless said, and contiguous.
+
+    Args:
+        device: what they run on.
+        heads: query heads.
+        kv_heads: key heads.
+        size: numbers a head has, 64 or 128.
+        eps: of the RMS norms.
+    """
+
+    def __init__(self, device: Processor, heads: int, kv_heads: int, size: int, eps: float) -> None:
+        self._device = device
+        self._heads, self._kv_heads, self._size = heads, kv_heads, size
+        self._eps = mx.array([eps])
+        self._never = mx.array([2**30], mx.int32)
+        mx.eval(self._eps, self._never)
+
+    def slices(self, depth: int) -> int | None:
+        """Parts that a product of this depth is summed in."""
+        return plan.slices(depth, self._device.shared)
+
+    def linear(self, rows: mx.array, weight: mx.array) -> mx.array:
+        """``rows [R, K]`` times ``weight [N, K]`` transposed, ``[R, N]``."""
+        outputs, depth = weight.shape
+        if self.slices(depth) == 1:
+            return self._product(rows, weight, "PLAIN", (rows.shape[0], outputs), mx.bfloat16)
+        parts = self.parts(rows, weight)
+        call = _kernel("between.cuh", "add_slices", ("parts",), ("y",), "<N, SLICES>(parts, y, parts_shape[1])")
+        return self._each(call, [parts], {"N": outputs, "SLICES": parts.shape[0]}, [parts.shape[1:]], parts[0].size)[0]
+
+    def parts(self, rows: mx.array, weight: mx.array) -> mx.array:
+        """The same in float32 and not summed yet, ``[slices, R, N]``."""
+        count = self.slices(weight.shape[1])
+        return self._product(rows, weight, "PARTIAL", (count, rows.shape[0], weight.shape[0]), mx.float32)
+
+    def gated(self, rows: mx.array, weight: mx.array) -> mx.array:
+        """``silu(gate) * up``, ``[R, N / 2]``, of gate over up ``[N, K]``; the depth must need one slice."""
+        return self._product(rows, weight, "GATED", (rows.shape[0], weight.shape[0] // 2), mx.bfloat16)
+
+    def add_and_norm(self, rows: mx.array, parts: mx.array, weight: mx.array) -> tuple[mx.array, mx.array]:
+        """``rows [R, D]`` and ``parts [slices, R, D]`` summed, and the sum's RMS norm."""
+        count, width = rows.shape
+        threads = min(1024, -(-width // 8 // 32) * 32)
+        arguments = "<D, SLICES, THREADS>(rows, parts, weight, eps, sum, normed, rows_shape[0])"
+        inputs = ("rows", "parts", "weight", "eps")
+        call = _kernel("between.cuh", "add_and_norm", inputs, ("sum", "normed"), arguments)
+        template = {"D": width, "SLICES": parts.shape[0], "THREADS": threads}
+        sizes = [rows.shape, rows.shape]
+        inputs_ = [rows, parts, weight, self._eps]
+        summed, normed = _run(call, inputs_, template, (count * threads, 1), threads, sizes, [mx.bfloat16] * 2)
+        return summed, normed
+
+    def rotate(self, asked: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
+        """``asked [R, (heads + 2 kv heads) size]`` by heads, queries and keys turned by float32 ``angles [R, size]``.
+
+        Returns:
+            Queries ``[R, heads, size]``; keys, then values ``[R, 2 kv heads, size]``.
+        """
+        rows = asked.shape[0]
+        arguments = "<HEADS, KV, SIZE>(asked, angles, queries, written, asked_shape[0])"
+        call = _kernel("between.cuh", "rotate", ("asked", "angles"), ("queries", "written"), arguments)
+        shapes = [(rows, self._heads, self._size), (rows, 2 * self._kv_heads, self._size)]
+        queries, written = self._each(call, [asked, angles], self._shape(), shapes, asked.size // 2)
+        return queries, written
+
+    def attend(
+        self,
+        queries: mx.array,
+        cache: mx.array,
+        positions: mx.array,
+        keys: int,
+        tail: mx.array | None = None,
+        base: mx.array | None = None,
+    ) -> mx.array:
+        """``[R, heads size]`` of ``queries [R, heads, size]`` over keys of ``cache [2 kv heads, capacity, size]``.
+
+        Args:
+            queries: turned.
+            cache: keys, then values.
+            positions: int32 ``[R]``; a row sees the keys up to its own.
+            keys: more than any position.
+            tail: keys and values, laid out as the cache's, of the positions from ``base`` on.
+            base: int32 ``[1]``.
+        """
+        rows, splits = queries.shape[0], plan.splits(keys)
+        inputs = ("queries", "cache", "tail", "base", "positions")
+        arguments = (
+            "<HEADS, KV, SIZE>(queries, cache, tail, base, positions, sums, weights, queries_shape[0], cache_shape[1], "
+            "tail_shape[1])"
+        )
+        split = _kernel("attention.cuh", "attend_split", inputs, ("sums", "weights"), arguments)
+        threads = self._heads // self._kv_heads * 32
+        shapes = [(splits, rows, self._heads, self._size), (splits, rows, self._heads, 2)]
+        grid = (self._kv_heads * threads, splits)
+        given = [queries, cache, cache if tail is None else tail, self._never if base is None else base, positions]
+        sums, weights = _run(split, given, self._shape(), grid, threads, shapes, [mx.float32] * 2)
+        arguments = "<HEADS, SIZE>(sums, weights, positions, y, sums_shape[1])"
+        total = _kernel("attention.cuh", "attend_sum", ("sums", "weights", "positions"), ("y",), arguments)
+        template = {"HEADS": self._heads, "SIZE": self._size}
+        grid = (self._heads * self._size, rows)
+        shape = (rows, self._heads * self._size)
+        return _run(total, [sums, weights, positions], template, grid, self._size, [shape], [mx.bfloat16])[0]
+
+    def _product(
+        self, rows: mx.array, weight: mx.array, ending: str, shape: tuple[int, ...], dtype: mx.Dtype
+    ) -> mx.array:
+        outputs, depth = weight.shape
+        count = shape[0] if ending == "PARTIAL" else 1
+        arguments = f"<N, K, SLICES, {plan.RUN}, {plan.AHEAD}, ::tf::{ending}>(x, w, y, x_shape[0])"
+        memory = plan.held(depth // count)
+        call = _kernel("linear.cuh", "linear_rows", ("x", "w"), ("y",), arguments, f"_{ending.lower()}", memory)
+        blocks = self._device.multiprocessors // count * count
+        template = {"N": outputs, "K": depth, "SLICES": count}
+        return _run(call, [rows, weight], template, (blocks * _BLOCK, 1), _BLOCK, [shape], [dtype])[0]
+
+    def _each(
+        self, call: Any, inputs: list[mx.array], template: dict[str, int], shapes: list[tuple[int, ...]], threads: int
+    ) -> list[mx.array]:
+        """A thread for each of so many numbers."""
+        return _run(call, inputs, template, (threads, 1), _BLOCK, shapes, [mx.bfloat16] * len(shapes))
+
+    def _shape(self) -> dict[str, int]:
+        return {"HEADS": self._heads, "KV": self._kv_heads, "SIZE": self._size}
+
+
+@cache
+def _kernel(
+    file: str,
+    function: str,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    call: str,
+    more: str = "",
+    memory: int = 0,
+) -> Callable[..., list[mx.array]]:
+    sources = _sources()
+    kernel: Callable[..., list[mx.array]] = mx.fast.cuda_kernel(
+        name=f"tf_{function}{more}_{source_digest()}",
+        input_names=list(inputs),
+        output_names=list(outputs),
+        source=f"::tf::{function}{call};",
+        header=sources["common.cuh"] + sources[file],
+        shared_memory=memory,
+    )
+    return kernel
+
+
+def _run(
+    kernel: Callable[..., list[mx.array]],
+    inputs: list[mx.array],
+    template: dict[str, int],
+    grid: tuple[int, int],
+    threads: int,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[mx.Dtype],
+) -> list[mx.array]:
+    return kernel(
+        inputs=inputs,
+        template=list(template.items()),
+        grid=(*grid, 1),
+        threadgroup=(threads, 1, 1),
+        output_shapes=list(shapes),
+        output_dtypes=list(dtypes),
+    )

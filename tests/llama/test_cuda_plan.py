@@ -1,0 +1,154 @@
+"""What stands around the CUDA kernels: how work is cut, which shapes they take, and the forward through them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx_lm.utils import load_model
+
+from tests.llama.reference import H200, ReferenceKernels
+from tests.llama.tiny import LLAMA3, checkpoint, config, ids, load, read
+from tf_llama.config import LlamaConfig
+from tf_llama.model import LlamaModel
+from tf_llama.rows import forms
+from tf_llama.rows.cuda import form as cuda_form
+from tf_llama.rows.cuda import kernels, plan
+from tf_llama.rows.cuda.form import CudaForm, fits
+from tf_llama.rows.cuda.trial import what_is_off
+from tf_llama.rows.gpu import GpuForm
+from tf_plugins.types import Device, Window
+
+CUDA = Device("gpu", "cuda", "a CUDA device, its kernels played by MLX")
+SHAPE: dict[str, Any] = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+
+
+@pytest.mark.parametrize("depth", [32, 576, 1_536, 4_096, 5_120, 8_192, 14_336, 25_600, 28_672])
+def test_a_block_keeps_its_slice_of_the_rows(depth: int) -> None:
+    count = plan.slices(depth, H200.shared)
+    assert count is not None
+    assert depth % (count * plan.RUN) == 0
+    assert plan.held(depth // count) <= H200.shared
+    fewer = [n for n in range(1, count) if depth % (n * plan.RUN) == 0]
+    assert all(plan.held(depth // n) > H200.shared for n in fewer)
+
+
+def test_a_depth_that_does_not_divide_has_no_slices() -> None:
+    assert plan.slices(40, H200.shared) is None
+    assert plan.slices(32, 16_384) is None  # no room for one run
+
+
+def test_splits_cover_every_key_once() -> None:
+    """Counted by the rule that the kernel starts a split by."""
+    short = plan.UNTIL_SHORT // plan.SHORT
+    middle = short + (plan.UNTIL_MIDDLE - plan.UNTIL_SHORT) // plan.MIDDLE
+
+    def start(split: int) -> int:
+        if split < short:
+            return split * plan.SHORT
+        if split < middle:
+            return plan.UNTIL_SHORT + (split - short) * plan.MIDDLE
+        return plan.UNTIL_MIDDLE + (split - middle) * plan.LONG
+
+    for keys in (1, 63, 64, 65, 256, 511, 512, 513, 1_300, 2_047, 2_048, 2_049, 5_000, 131_072):
+        count = plan.splits(keys)
+        assert start(count - 1) < keys <= start(count), keys
+
+
+def parsed(**changes: Any) -> LlamaConfig:
+    return LlamaConfig.parse(config(**SHAPE | changes), Path("config.json"))
+
+
+def test_which_shapes_and_devices_they_take() -> None:
+    assert fits(parsed(), mx.bfloat16, H200)
+    assert not fits(parsed(), mx.float16, H200)
+    assert not fits(parsed(), mx.bfloat16, replace(H200, major=8))
+    assert not fits(parsed(), mx.bfloat16, replace(H200, shared=65_536))
+    assert not fits(parsed(head_dim=32), mx.bfloat16, H200)
+    assert not fits(parsed(attention_bias=True), mx.bfloat16, H200)
+    assert not fits(parsed(num_attention_heads=32, num_key_value_heads=2), mx.bfloat16, H200)
+    assert not fits(parsed(intermediate_size=168), mx.bfloat16, H200)
+
+
+def compare(model: LlamaModel, reference: Any) -> None:
+    """Windows of several sizes after a prompt, within what bfloat16 rounds in every layer."""
+    prompt = ids(150)
+    cache = read(model, prompt)
+    last = prompt[-1:]
+    for size in (1, 4, 9):
+        window = [*last, *ids(size - 1, size)]
+        ours = model.verify([Window(cache, window)]).astype(mx.float32)
+        theirs = reference(mx.array([[*prompt[:-1], *window]]))[0, -size:].astype(mx.float32)
+        assert (mx.linalg.norm(ours - theirs) / mx.linalg.norm(theirs)).item() < 0.02
+        model.keep(cache, size)
+        prompt, last = [*prompt[:-1], *window, 5], [5]
+
+
+def played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "processor", lambda: H200)
+    monkeypatch.setattr(cuda_form, "Kernels", ReferenceKernels)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"num_key_value_heads": 4, "tie_word_embeddings": False}, {"rope_scaling": LLAMA3}, {"vocab_size": 325}],
+    ids=["gqa tied", "mha untied", "llama3 rope", "odd vocabulary"],
+)
+def test_a_forward_through_them_equals_mlx_lm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    played(monkeypatch)
+    checkpoint(tmp_path, mx.bfloat16, **SHAPE | changes)
+    model = load(tmp_path, CUDA)
+    assert isinstance(model.rows.form, CudaForm)
+    assert model.kernels == f"tf-cuda {kernels.source_digest()}"
+    model.use(model.plan.with_band(tuple(range(1, plan.ROWS + 1)), plan.ROWS))
+    compare(model, load_model(tmp_path)[0])
+
+
+def test_a_deep_product_is_summed_from_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a device whose blocks hold less: every product in slices, the gated one too."""
+    monkeypatch.setattr(forms, "processor", lambda: replace(H200, shared=plan.held(64)))
+    monkeypatch.setattr(cuda_form, "Kernels", ReferenceKernels)
+    checkpoint(tmp_path, mx.bfloat16, **SHAPE)
+    model = load(tmp_path, CUDA)
+    assert isinstance(model.rows.form, CudaForm)
+    model.use(model.plan.with_band(tuple(range(1, plan.ROWS + 1)), plan.ROWS))
+    compare(model, load_model(tmp_path)[0])
+
+
+@pytest.mark.parametrize("function", ["linear", "parts", "gated", "add_and_norm", "rotate", "attend"])
+def test_kernels_that_compute_otherwise_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, function: str
+) -> None:
+    played(monkeypatch)
+    checkpoint(tmp_path, mx.bfloat16, **SHAPE)
+    whole = load(tmp_path, CUDA)
+    assert what_is_off(whole.rows.form, GpuForm(parsed(), whole.rows.form._rope, mx.bfloat16), whole.rows.weights) == ""  # type: ignore[attr-defined]
+    right = getattr(ReferenceKernels, function)
+
+    def wrong(*given: Any) -> Any:
+        found = right(*given)
+        return tuple(part * 1.1 for part in found) if isinstance(found, tuple) else found * 1.1
+
+    monkeypatch.setattr(ReferenceKernels, function, wrong)
+    model = load(tmp_path, CUDA)
+    assert isinstance(model, LlamaModel)
+    assert model.kernels == "mlx"
+    assert not isinstance(model.rows.form, CudaForm)
+    assert "is off by" in caplog.text
+
+
+def test_kernels_that_do_not_compile_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MLX without CUDA refuses them as one without a compiler does."""
+    monkeypatch.setattr(forms, "processor", lambda: H200)
+    if mx.cuda.is_available():
+        pytest.skip("they compile here")
+    checkpoint(tmp_path, mx.bfloat16, **SHAPE)
+    assert load(tmp_path, CUDA).kernels == "mlx"
+    assert "the CUDA kernels of tf-plugins are left out, MLX's serve: compiling: " in caplog.text
