@@ -75,10 +75,16 @@ class FakeModel:
         faults: planted faults, of ``FAULTS``.
         vocab: ids of its tokenizer.
         padded: rows of its head, at most 64.
+        chains: whether it takes pending tokens that are not read yet.
     """
 
     def __init__(
-        self, plan: RowPlan = PLAN, faults: Iterable[str] = (), vocab: int = VOCAB, padded: int = PADDED
+        self,
+        plan: RowPlan = PLAN,
+        faults: Iterable[str] = (),
+        vocab: int = VOCAB,
+        padded: int = PADDED,
+        chains: bool = False,
     ) -> None:
         self.plan = plan
         self.vocab, self.padded = vocab, padded
@@ -90,6 +96,8 @@ class FakeModel:
         self.on_verify: Callable[[Sequence[Window]], None] = lambda windows: None
         self.on_prefill: Callable[[int], None] = lambda begin: None
         self.on_make: Callable[[int], None] = lambda tokens: None
+        self.kernels = "none"
+        self.chains = chains
         self.checkpoint = Checkpoint(
             folder=Path("fake"),
             name="fake",
@@ -132,6 +140,7 @@ class FakeModel:
 
     def verify(self, windows: Sequence[Window]) -> mx.array:
         self.on_verify(windows)
+        windows = [Window(window.cache, _known(window.tokens)) for window in windows]
         rows = sum(len(window.tokens) for window in windows)
         width = self.plan.padded(rows)
         self.forwards.append(rows)
@@ -184,6 +193,10 @@ class FakeModel:
             salt += f"slot {slot} " if "slot" in self.faults else ""
             salt += f"streams {len(windows)} " if "neighbour" in self.faults else ""
         return salt.encode()[:16]
+
+
+def _known(tokens: Any) -> list[int]:
+    return tokens.tolist() if isinstance(tokens, mx.array) else list(tokens)
 
 
 def _entry(token: int, position: int, chunk: int) -> int:

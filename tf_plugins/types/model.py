@@ -55,11 +55,12 @@ class Window:
 
     Attributes:
         cache: the stream's cache; ``cache.length`` is the position of the pending token.
-        tokens: the pending token, then the drafts: 1 to the band's top, all in one bucket.
+        tokens: the pending token, then the drafts: 1 to the band's top, all in one bucket. For a model that
+            ``chains``, also a lazy integer array of the pending token alone, ``[1]``.
     """
 
     cache: Cache
-    tokens: Sequence[int]
+    tokens: Sequence[int] | Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,19 @@ class TileCheck:
 
 
 class Model(Protocol):
-    """A loaded model that verifies windows in exact rows."""
+    """A loaded model that verifies windows in exact rows.
+
+    Attributes:
+        checkpoint: its facts.
+        kernels: names what computes its rows, ``"mlx"`` for MLX's own operations; part of the verdict's key, so name
+            a version where you bring kernels of your own.
+        chains: whether ``verify`` takes pending tokens that are not computed yet, and then copies no cache: the host
+            sends the next plain round while the last one runs.
+    """
 
     checkpoint: Checkpoint
+    kernels: str
+    chains: bool
 
     def checks(self) -> Sequence[WidthCheck | TileCheck]:
         """The operations that the probe measures, on the real weights and real activations."""

@@ -77,6 +77,7 @@ class Lanes:
         _check_names(proposers)
         sources = [Source(index, proposer, drawer.vocab) for index, proposer in enumerate(proposers)]
         self._plan = plan
+        self._sources = sources
         self._limits = limits or Limits()
         self._admission = admission
         self._depths = depths or FixedDepths(15, 3)
@@ -138,6 +139,7 @@ class Lanes:
             budget=self._admission.budget,
             ledger=totals.ledger,
             last_error=totals.last_error,
+            failures={source.name: source.failures for source in self._sources if source.failures.count},
         )
 
     def close(self) -> None:
@@ -225,7 +227,7 @@ class Lanes:
         started = time.perf_counter()
         try:
             round = self._rounds.plan(streams)
-            drawn = self._rounds.run(round)
+            drawn = self._rounds.run(round, whole=len(round.windows) == len(streams))
             landed = self._rounds.conclude(round, drawn)
         except StreamFault as fault:
             self._fail([fault.stream], "decoding", fault.cause)
@@ -262,6 +264,7 @@ class Lanes:
         for streams in (self._waiting, self._reading, self._decoding):
             if stream in streams:
                 streams.remove(stream)
+        self._rounds.settle(stream)
         try:
             self._admitting.release(stream)
         except Exception as error:

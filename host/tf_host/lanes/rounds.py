@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 import mlx.core as mx
 
+from tf_host.lanes.ahead import Ahead, Queued
 from tf_host.lanes.depths import Depths, Outcome, RoundSample
 from tf_host.lanes.drafting import Drafting, Proposal
 from tf_host.lanes.packing import pack
@@ -59,12 +60,23 @@ class Landed:
 
 @dataclass(slots=True)
 class Round:
-    """One round: its windows, grouped into forwards, and when each part of it began."""
+    """One round: its windows, grouped into forwards, and when each part of it began.
+
+    Attributes:
+        forwards: the windows of each forward.
+        started: when it was planned, by ``time.perf_counter``; so are the other times.
+        ran: when its forwards were sent.
+        read_back: when its draws were read.
+        queued: its draws where it was sent while the round before ran.
+        kept: whether the caches stand past its rows already, for the round that follows it.
+    """
 
     forwards: list[list[StreamWindow]]
     started: float
     ran: float = 0.0
     read_back: float = 0.0
+    queued: Queued | None = None
+    kept: bool = False
 
     @property
     def windows(self) -> list[StreamWindow]:
@@ -87,6 +99,7 @@ class Rounds:
         self._sources = sources
         self._depths = depths
         self._drafting = Drafting(sources, depths, plan)
+        self._ahead = Ahead(model, drafting=bool(sources))
 
     def plan(self, streams: Sequence[Stream]) -> Round:
         """Draft for the streams and pack their windows into forwards of at most the band's top.
@@ -94,6 +107,8 @@ class Rounds:
         Raises ``StreamFault`` when one stream's grammar fails; nothing has run then.
         """
         started = time.perf_counter()
+        if queued := self._ahead.take(streams):
+            return Round([[StreamWindow(stream, None) for stream in queued.streams]], started, queued=queued)
         proposals = self._drafting.propose(streams)
         windows = [StreamWindow(stream, proposals.get(stream.number)) for stream in streams]
         for window in windows:
@@ -101,9 +116,26 @@ class Rounds:
         forwards = pack([window.rows for window in windows], self._plan.top)
         return Round([[windows[index] for index in forward] for forward in forwards], started)
 
-    def run(self, round: Round) -> list[WindowDraws]:
-        """Run the forwards and every row's draw, read back once; one ``WindowDraws`` a window, in order."""
+    def run(self, round: Round, *, whole: bool = True) -> list[WindowDraws]:
+        """Run the forwards and every row's draw, read back once; one ``WindowDraws`` a window, in order.
+
+        Args:
+            round: what was planned.
+            whole: whether no other stream waits for a round; the next one may then be queued behind this.
+        """
         round.ran = time.perf_counter()
+        drawn = self._sent(round) if round.queued is None else round.queued.draws
+        if whole and len(round.forwards) == 1 and all(window.proposal is None for window in round.windows):
+            round.kept = self._ahead.queue([window.stream for window in round.windows], drawn)
+        mx.eval([array for draws in drawn for array in draws.arrays()])
+        round.read_back = time.perf_counter()
+        return drawn
+
+    def settle(self, stream: Stream) -> None:
+        """Wait for whatever still writes a stream's cache; it is about to be freed."""
+        self._ahead.settle(stream)
+
+    def _sent(self, round: Round) -> list[WindowDraws]:
         drawn: list[WindowDraws] = []
         for forward in round.forwards:
             logits = self._model.verify(
@@ -115,17 +147,16 @@ class Rounds:
                 stream = window.stream
                 drawn.append(stream.decoding.sampler.window(rows, len(stream.tokens), window.drafts, window.masks))
                 row += window.rows
-        mx.eval([array for draws in drawn for array in draws.arrays()])
-        round.read_back = time.perf_counter()
         return drawn
 
     def conclude(self, round: Round, drawn: Sequence[WindowDraws]) -> list[Landed]:
         """Keep of every window what the target's own draws agree with, and say what was measured."""
         landed = [_land(window, draws) for window, draws in zip(round.windows, drawn, strict=True)]
-        for each in landed:
+        for each in landed if not round.kept else ():
             # The pending token and the drafts that stood; the last token drawn is the next pending one.
             self._model.keep(each.window.stream.decoding.cache, len(each.tokens))
-        self._tell(round, landed)
+        if round.queued is None:  # a queued one has no time of its own, and no drafts
+            self._tell(round, landed)
         return landed
 
     def done(self, round: Round, landed: Sequence[Landed]) -> RoundDone:

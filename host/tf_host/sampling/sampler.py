@@ -35,6 +35,13 @@ class WindowDraws:
         )
         return arrays + [array for row in self._logprobs or () for array in row.arrays()]
 
+    def next_token(self) -> mx.array | None:
+        """The only row's token as a lazy array ``[1]``, or ``None`` where it must be read first."""
+        if isinstance(self._draws, mx.array):
+            return self._draws
+        [draw] = self._draws
+        return None if draw.settled is not None else draw.drawn.reshape(1)
+
     def token(self, row: int) -> int:
         """The target's own token after the window's row ``row``."""
         if not isinstance(self._draws, mx.array):
@@ -67,6 +74,11 @@ class Sampler:
         self._logprobs = logprobs
         self._counts = Counts.of(sampling, prompt, drawer.vocab)
         self._bias = _dense(sampling, drawer.vocab)
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether a draw needs none of the reply's tokens: no penalty is on."""
+        return self._counts is None
 
     def window(
         self,

@@ -215,7 +215,7 @@ def _prove(
 ) -> tuple[Verdict, RowPlan]:
     """The verdict kept for this device and these weights, or a new one; its plan is in use afterwards."""
     base = RowPlan.for_device(device.kind, context, markers=text.marker_ids)
-    key = verdict_key(bits_key(device), pair.target.weights_key, base)
+    key = verdict_key(bits_key(device) | {"kernels": model.kernels}, pair.target.weights_key, base)
     store = VerdictStore(cache_folder() / "verdicts")
     verdict = None if settings.reprobe else store.load(key)
     if verdict is None:

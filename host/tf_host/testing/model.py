@@ -75,6 +75,8 @@ class ByteModel:
     """
 
     def __init__(self, checkpoint: Checkpoint, plan: RowPlan) -> None:
+        self.kernels = "none"
+        self.chains = False
         self.checkpoint = checkpoint
         self.plan = plan
 

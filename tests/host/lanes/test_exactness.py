@@ -139,11 +139,12 @@ def check(sinks: list[Sink], script: list[tuple[int, GenerateRequest, int | None
     depth=st.integers(0, 15),
     parallel=st.integers(1, 5),
     states=st.booleans(),
+    chains=st.booleans(),
 )
 def test_a_reply_is_the_plain_one_whatever_shares_its_rounds(
-    script: Any, kind: str, depth: int, parallel: int, states: bool
+    script: Any, kind: str, depth: int, parallel: int, states: bool, chains: bool
 ) -> None:
-    check(play(FakeModel(), script, kind, depth, parallel, states), script)
+    check(play(FakeModel(chains=chains), script, kind, depth, parallel, states), script)
 
 
 @pytest.mark.parametrize("fault", ["width", "slot", "neighbour", "stale"])

@@ -1,0 +1,129 @@
+"""Plain rounds that are sent before the last one is read: when they are, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from tests.fakes.lanes import GREEDY, CountAdmission, decode, make_lanes, naive, request, run
+from tests.fakes.model import FakeModel
+from tests.fakes.proposers import FakeProposer, always
+from tests.fakes.reading import Sink
+from tf_host.requests import Delta, GenerateRequest, Sampling
+from tf_plugins.types import Window
+
+
+def watched(fails_at: int | None = None) -> tuple[FakeModel, list[bool]]:
+    """A model that chains, and for each forward whether its tokens were lazy."""
+    model, lazy = FakeModel(chains=True), []
+
+    def on_verify(windows: Sequence[Window]) -> None:
+        lazy.append(any(isinstance(window.tokens, mx.array) for window in windows))
+        if len(lazy) == fails_at:
+            raise RuntimeError("no kernel")
+
+    model.on_verify = on_verify
+    return model, lazy
+
+
+def test_plain_rounds_are_queued_one_behind_another() -> None:
+    model, lazy = watched()
+    wanted = request([1, 2, 3], 30)
+    [sink] = decode(make_lanes(model), wanted)
+    assert sink.tokens == naive(wanted)[0]
+    assert lazy == [False] + [True] * 29
+    assert sink.done.rounds == 30
+
+
+def test_a_model_that_does_not_chain_is_never_asked_to() -> None:
+    model, lazy = watched()
+    model.chains = False
+    decode(make_lanes(model), request([1, 2, 3], 30))
+    assert not any(lazy)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        request([1, 2], 12, Sampling(seed=1, repetition=1.3)),
+        request([1, 2], 12, Sampling(seed=1, temperature=1.0, top_p=0.5)),
+    ],
+    ids=["penalty", "top-p that may have to draw again"],
+)
+def test_a_draw_that_needs_its_tokens_is_read_first(wanted: GenerateRequest) -> None:
+    model, lazy = watched()
+    [sink] = decode(make_lanes(model), wanted)
+    assert sink.tokens == naive(wanted)[0]
+    if wanted.sampling.repetition != 1.0:
+        assert not any(lazy)
+
+
+def test_streams_that_may_have_drafts_are_read_first() -> None:
+    model, lazy = watched()
+    decode(make_lanes(model, proposers=[FakeProposer(always(4))]), request([1, 2, 3], 20))
+    assert not any(lazy)
+    decode(make_lanes(model, proposers=[FakeProposer(always(4))]), request([1, 2, 3], 20, draft=False))
+    assert any(lazy)
+
+
+def test_the_round_behind_an_end_token_is_left() -> None:
+    model, lazy = watched()
+    plain = naive(request([1, 2, 3], 30))[0]
+    wanted = request([1, 2, 3], 30, end_ids=[plain[9]])
+    admission = CountAdmission()
+    lanes = make_lanes(model, admission=admission)
+    [sink] = decode(lanes, wanted)
+    assert sink.tokens == plain[: plain.index(plain[9]) + 1]
+    assert admission.held == {}
+    assert len(lazy) == len(sink.tokens) + 1  # one round for nothing
+    again = request([4, 5], 10)
+    [sink] = decode(lanes, again)
+    assert sink.tokens == naive(again)[0]
+
+
+def test_a_stream_that_joins_has_its_round_after_the_queued_one() -> None:
+    model, _ = watched()
+    lanes = make_lanes(model)
+    first, second = request([1, 2, 3], 24), request([7, 8], 12)
+    sinks = [Sink(), Sink()]
+    lanes.submit(first, sinks[0])
+    for _ in range(6):
+        lanes.step()
+    lanes.submit(second, sinks[1])
+    together = []
+    model.on_verify = lambda windows: together.append(len(windows))
+    run(lanes)
+    assert [sink.tokens for sink in sinks] == [naive(first)[0], naive(second)[0]]
+    assert together.count(2) >= 10
+
+
+def test_a_client_that_leaves_takes_its_queued_round_along() -> None:
+    model, _ = watched()
+    admission = CountAdmission()
+    lanes = make_lanes(model, admission=admission)
+
+    def leaves(sink: Sink, event: Any) -> None:
+        sink.cancelled = isinstance(event, Delta) and len(sink.tokens) >= 5
+
+    gone, stays = Sink(leaves), Sink()
+    others = request([7, 8], 20)
+    lanes.submit(request([1, 2, 3], 40), gone)
+    lanes.submit(others, stays)
+    run(lanes)
+    assert gone.failed.code == "cancelled"
+    assert stays.tokens == naive(others)[0]
+    assert admission.held == {}
+    assert len(model.caches) == 0
+
+
+def test_a_queued_round_that_fails_ends_its_streams_and_no_other() -> None:
+    model, _ = watched(fails_at=6)
+    lanes = make_lanes(model)
+    [sink] = decode(lanes, request([1, 2, 3], 20))
+    assert sink.failed.message == "the server failed while making this reply (a round)"
+    wanted = request([1, 2, 3], 20, GREEDY)
+    [sink] = decode(lanes, wanted)
+    assert sink.tokens == naive(wanted)[0]
