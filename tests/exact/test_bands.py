@@ -39,14 +39,17 @@ def test_a_cpu_takes_the_smallest_minimum_then_the_widest():
 def test_a_gpu_takes_the_widest_reach_up_to_16_then_the_smallest_minimum():
     assert choose([(1,), tuple(range(2, 16))], "gpu") == tuple(range(2, 16))
     assert choose([(1, 2, 3, 8), (4, 16), (5, 24, 32)], "gpu") == (16,)
-    assert choose([tuple(range(1, 17)), (24, 32)], "gpu") == tuple(range(1, 17))  # no row is padded where none need be
     assert choose([tuple(range(2, 12)), (12, 13, 14)], "gpu") == (12, 13, 14)
 
 
 def test_a_gpu_pads_to_multiples_of_16_and_keeps_the_top():
     assert choose([(1,), (*range(2, 9),), (*range(9, 17), 24, 32)], "gpu") == (16, 32)
     assert choose([(1,), (*range(2, 17), 24), (32,)], "gpu") == (16, 24)
-    assert choose([(*range(1, 16), 24)], "gpu") == (24,)
+    assert choose([(1,), (*range(2, 16), 24)], "gpu") == (24,)
+
+
+def test_a_gpu_pads_nothing_where_one_row_has_the_bits_of_many():
+    assert choose([tuple(range(1, 17)), (24, 32)], "gpu") == tuple(range(1, 17))
 
 
 @given(st.lists(st.lists(st.sampled_from(WIDTHS), min_size=1).map(lambda band: tuple(sorted(set(band))))))
