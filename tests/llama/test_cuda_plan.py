@@ -15,8 +15,8 @@ from tests.llama.tiny import LLAMA3, checkpoint, config, ids, load, read
 from tf_llama.config import LlamaConfig
 from tf_llama.model import LlamaModel
 from tf_llama.rows import forms
+from tf_llama.rows.cuda import compiling, plan
 from tf_llama.rows.cuda import form as cuda_form
-from tf_llama.rows.cuda import kernels, plan
 from tf_llama.rows.cuda.form import CudaForm, fits
 from tf_llama.rows.cuda.trial import what_is_off
 from tf_llama.rows.gpu import GpuForm
@@ -104,7 +104,7 @@ def test_a_forward_through_them_equals_mlx_lm(
     checkpoint(tmp_path, mx.bfloat16, **SHAPE | changes)
     model = load(tmp_path, CUDA)
     assert isinstance(model.rows.form, CudaForm)
-    assert model.kernels == f"tf-cuda {kernels.source_digest()}"
+    assert model.kernels == f"tf-cuda {compiling.source_digest()}"
     model.use(model.plan.with_band(tuple(range(1, plan.ROWS + 1)), plan.ROWS))
     compare(model, load_model(tmp_path)[0])
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tf_llama.config import LlamaConfig
 from tf_llama.rows.cpu import CpuForm
+from tf_llama.rows.cuda.compiling import source_digest
 from tf_llama.rows.cuda.form import CudaForm, fits
-from tf_llama.rows.cuda.kernels import source_digest
 from tf_llama.rows.cuda.processor import processor
 from tf_llama.rows.cuda.trial import what_is_off
 from tf_llama.rows.form import Form

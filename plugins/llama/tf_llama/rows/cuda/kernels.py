@@ -1,45 +1,18 @@
-"""The CUDA kernels beside this as functions of MLX arrays. MLX compiles each for the shapes that it is first given."""
+"""The CUDA kernels beside this as functions of MLX arrays."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
 
 import mlx.core as mx
 
 from tf_llama.rows.cuda import plan
+from tf_llama.rows.cuda.compiling import kernel, run
 from tf_llama.rows.cuda.processor import Processor
 
-__all__ = ["Kernels", "source_digest"]
+__all__ = ["Kernels"]
 
-_FILES = ("common.cuh", "linear.cuh", "attention.cuh", "between.cuh")
 _BLOCK = 256
-
-
-@cache
-def _sources() -> dict[str, str]:
-    """The files' texts without what only a compiler of whole files needs."""
-    folder = resources.files(__package__)
-    skipped = ("#pragma once", '#include "')
-
-    def read(name: str) -> str:
-        lines = (folder / name).read_text("utf-8").splitlines()
-        return "\n".join(line for line in lines if not line.startswith(skipped)) + "\n"
-
-    names = ("SHORT", "UNTIL_SHORT", "MIDDLE", "UNTIL_MIDDLE", "LONG")
-    constants = "\n".join(f"constexpr int {name} = {getattr(plan, name)};" for name in names)
-    texts = {name: read(name) for name in _FILES}
-    texts["attention.cuh"] = f"namespace tf {{\n{constants}\n}}\n{texts['attention.cuh']}"
-    return texts
-
-
-@cache
-def source_digest() -> str:
-    """Names the kernels' code: MLX keeps compiled ones on disk by their names alone."""
-    return hashlib.sha256("".join(_sources().values()).encode()).hexdigest()[:12]
 
 
 class Kernels:
@@ -72,7 +45,7 @@ class Kernels:
         if self.slices(depth) == 1:
             return self._product(rows, weight, "PLAIN", (rows.shape[0], outputs), mx.bfloat16)
         parts = self.parts(rows, weight)
-        call = _kernel("between.cuh", "add_slices", ("parts",), ("y",), "<N, SLICES>(parts, y, parts_shape[1])")
+        call = kernel("between.cuh", "add_slices", ("parts",), ("y",), "<N, SLICES>(parts, y, parts_shape[1])")
         return self._each(call, [parts], {"N": outputs, "SLICES": parts.shape[0]}, [parts.shape[1:]], parts[0].size)[0]
 
     def parts(self, rows: mx.array, weight: mx.array) -> mx.array:
@@ -90,11 +63,11 @@ class Kernels:
         threads = min(1024, -(-width // 8 // 32) * 32)
         arguments = "<D, SLICES, THREADS>(rows, parts, weight, eps, sum, normed, rows_shape[0])"
         inputs = ("rows", "parts", "weight", "eps")
-        call = _kernel("between.cuh", "add_and_norm", inputs, ("sum", "normed"), arguments)
+        call = kernel("between.cuh", "add_and_norm", inputs, ("sum", "normed"), arguments)
         template = {"D": width, "SLICES": parts.shape[0], "THREADS": threads}
         sizes = [rows.shape, rows.shape]
-        inputs_ = [rows, parts, weight, self._eps]
-        summed, normed = _run(call, inputs_, template, (count * threads, 1), threads, sizes, [mx.bfloat16] * 2)
+        given = [rows, parts, weight, self._eps]
+        summed, normed = run(call, given, template, (count * threads, 1), threads, sizes, [mx.bfloat16] * 2)
         return summed, normed
 
     def rotate(self, asked: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
@@ -105,7 +78,7 @@ class Kernels:
         """
         rows = asked.shape[0]
         arguments = "<HEADS, KV, SIZE>(asked, angles, queries, written, asked_shape[0])"
-        call = _kernel("between.cuh", "rotate", ("asked", "angles"), ("queries", "written"), arguments)
+        call = kernel("between.cuh", "rotate", ("asked", "angles"), ("queries", "written"), arguments)
         shapes = [(rows, self._heads, self._size), (rows, 2 * self._kv_heads, self._size)]
         queries, written = self._each(call, [asked, angles], self._shape(), shapes, asked.size // 2)
         return queries, written
@@ -135,18 +108,18 @@ class Kernels:
             "<HEADS, KV, SIZE>(queries, cache, tail, base, positions, sums, weights, queries_shape[0], cache_shape[1], "
             "tail_shape[1])"
         )
-        split = _kernel("attention.cuh", "attend_split", inputs, ("sums", "weights"), arguments)
+        split = kernel("attention.cuh", "attend_split", inputs, ("sums", "weights"), arguments)
         threads = self._heads // self._kv_heads * 32
         shapes = [(splits, rows, self._heads, self._size), (splits, rows, self._heads, 2)]
         grid = (self._kv_heads * threads, splits)
         given = [queries, cache, cache if tail is None else tail, self._never if base is None else base, positions]
-        sums, weights = _run(split, given, self._shape(), grid, threads, shapes, [mx.float32] * 2)
+        sums, weights = run(split, given, self._shape(), grid, threads, shapes, [mx.float32] * 2)
         arguments = "<HEADS, SIZE>(sums, weights, positions, y, sums_shape[1])"
-        total = _kernel("attention.cuh", "attend_sum", ("sums", "weights", "positions"), ("y",), arguments)
+        total = kernel("attention.cuh", "attend_sum", ("sums", "weights", "positions"), ("y",), arguments)
         template = {"HEADS": self._heads, "SIZE": self._size}
         grid = (self._heads * self._size, rows)
         shape = (rows, self._heads * self._size)
-        return _run(total, [sums, weights, positions], template, grid, self._size, [shape], [mx.bfloat16])[0]
+        return run(total, [sums, weights, positions], template, grid, self._size, [shape], [mx.bfloat16])[0]
 
     def _product(
         self, rows: mx.array, weight: mx.array, ending: str, shape: tuple[int, ...], dtype: mx.Dtype
@@ -155,57 +128,16 @@ class Kernels:
         count = shape[0] if ending == "PARTIAL" else 1
         arguments = f"<N, K, SLICES, {plan.RUN}, {plan.AHEAD}, ::tf::{ending}>(x, w, y, x_shape[0])"
         memory = plan.held(depth // count)
-        call = _kernel("linear.cuh", "linear_rows", ("x", "w"), ("y",), arguments, f"_{ending.lower()}", memory)
+        call = kernel("linear.cuh", "linear_rows", ("x", "w"), ("y",), arguments, f"_{ending.lower()}", memory)
         blocks = self._device.multiprocessors // count * count
         template = {"N": outputs, "K": depth, "SLICES": count}
-        return _run(call, [rows, weight], template, (blocks * _BLOCK, 1), _BLOCK, [shape], [dtype])[0]
+        return run(call, [rows, weight], template, (blocks * _BLOCK, 1), _BLOCK, [shape], [dtype])[0]
 
     def _each(
         self, call: Any, inputs: list[mx.array], template: dict[str, int], shapes: list[tuple[int, ...]], threads: int
     ) -> list[mx.array]:
         """A thread for each of so many numbers."""
-        return _run(call, inputs, template, (threads, 1), _BLOCK, shapes, [mx.bfloat16] * len(shapes))
+        return run(call, inputs, template, (threads, 1), _BLOCK, shapes, [mx.bfloat16] * len(shapes))
 
     def _shape(self) -> dict[str, int]:
         return {"HEADS": self._heads, "KV": self._kv_heads, "SIZE": self._size}
-
-
-@cache
-def _kernel(
-    file: str,
-    function: str,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    call: str,
-    more: str = "",
-    memory: int = 0,
-) -> Callable[..., list[mx.array]]:
-    sources = _sources()
-    kernel: Callable[..., list[mx.array]] = mx.fast.cuda_kernel(
-        name=f"tf_{function}{more}_{source_digest()}",
-        input_names=list(inputs),
-        output_names=list(outputs),
-        source=f"::tf::{function}{call};",
-        header=sources["common.cuh"] + sources[file],
-        shared_memory=memory,
-    )
-    return kernel
-
-
-def _run(
-    kernel: Callable[..., list[mx.array]],
-    inputs: list[mx.array],
-    template: dict[str, int],
-    grid: tuple[int, int],
-    threads: int,
-    shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[mx.Dtype],
-) -> list[mx.array]:
-    return kernel(
-        inputs=inputs,
-        template=list(template.items()),
-        grid=(*grid, 1),
-        threadgroup=(threads, 1, 1),
-        output_shapes=list(shapes),
-        output_dtypes=list(dtypes),
-    )
