@@ -5,7 +5,7 @@
     .venv/bin/python benchmarks/cpu.py pair --windows 1     a look
     .venv/bin/python benchmarks/cpu.py report               the page again from the results that are there
 
-Stages: pair, plain, equal, oracle, mlx, bad, self, cold. Results stay in ``build/bench``.
+Stages: pair, plain, equal, oracle, mlx, bad, self, cold, parts. Results stay in ``build/bench``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 import machine
+from page_parts import parts
 from results import CELLS, Stage, spread
 from stages import AGAIN, DRAFTER, FORCED_DEPTH, NONE, PLAIN, SLOW_STEP_S
 
@@ -19,7 +20,7 @@ def write(results: Mapping[str, Stage], picture: Path | None) -> str:
     if picture is not None:
         lines += [f"![Tokens a second by prompt kind]({picture.name})", ""]
     for name, section in SECTIONS.items():
-        if name in results and results[name].windows:
+        if name in results and (results[name].windows or results[name].others):
             lines += [*section(results[name]), ""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -174,6 +175,7 @@ SECTIONS: dict[str, Callable[[Stage], Lines]] = {
     "bad": _bad,
     "self": _self,
     "cold": _cold,
+    "parts": parts,
 }
 
 NAMES = {

@@ -23,10 +23,12 @@ class Stage:
     Attributes:
         began: when it was run.
         windows: its window records.
+        others: the records of a stage that measures something else.
     """
 
     began: str
     windows: tuple[Record, ...]
+    others: tuple[Record, ...] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -100,7 +102,8 @@ def load(folder: Path) -> dict[str, Stage]:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         windows = tuple(record for record in records if record["kind"] == "window")
         began = next((record["began"] for record in records if record["kind"] == "stage"), "")
-        stages[path.stem] = Stage(began, windows)
+        others = tuple(record for record in records if record["kind"] not in ("window", "cell", "stage"))
+        stages[path.stem] = Stage(began, windows, others)
     return stages
 
 

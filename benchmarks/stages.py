@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -125,6 +126,15 @@ def cold(bench: Bench) -> None:
                 print(f"cold {start + 1}/{bench.starts}  {server.label}: {_shown(window)}", file=sys.stderr)
 
 
+def parts(bench: Bench) -> None:
+    """A round by its parts, and fixed depths beside pricing, in one process."""
+    made = bench.results / "parts.partial"
+    bench.results.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "benchmarks.round_parts", str(made), "--prompts", str(bench.few)]
+    subprocess.run([*command, "--tokens", str(bench.tokens)], cwd=HERE.parent, check=True, stdout=sys.stderr)
+    made.replace(bench.results / "parts.jsonl")
+
+
 STAGES: dict[str, Callable[[Bench], None]] = {
     "pair": pair,
     "plain": plain,
@@ -134,6 +144,7 @@ STAGES: dict[str, Callable[[Bench], None]] = {
     "bad": bad,
     "self": self_drafted,
     "cold": cold,
+    "parts": parts,
 }
 
 

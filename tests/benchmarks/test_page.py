@@ -98,7 +98,8 @@ def test_every_stage_has_a_section(bench: dict[str, Any], tmp_path: Path) -> Non
         "self": ("itself",),
         "cold": (stages.DRAFTER, stages.NONE),
     }
-    assert set(servers) == set(stages.STAGES) == set(bench["page"].SECTIONS)
+    # The stage that serves nothing has a test of its own.
+    assert {*servers, "parts"} == set(stages.STAGES) == set(bench["page"].SECTIONS)
     for stage, labels in servers.items():
         windows = [window(label, number, (0.0, 1), 10.0, alone=[True]) for label in labels for number in range(3)]
         write(tmp_path, stage, windows)
@@ -136,3 +137,24 @@ def test_a_bad_drafter_has_the_same_shapes_and_other_numbers(tmp_path: Path) -> 
     assert data[: 8 + len(header)] == (source / "model.safetensors").read_bytes()[: 8 + len(header)]
     assert len(data) == 8 + len(header) + 64
     assert data[-64:] != bytes(64)
+
+
+def test_a_round_by_its_parts(bench: dict[str, Any], tmp_path: Path) -> None:
+    records: list[dict[str, Any]] = [
+        {"kind": "stage", "began": "2026-11-29 10:00"},
+        *({"kind": "round", "rows": rows, "total_ms": 40.0 + rows} for rows in (1, 4)),
+        {"kind": "drafting", "steps": 2, "ms": {"median": 9.0, "worst": 11.0, "first": 20.0}},
+        {"kind": "draw", "fresh_ms": 0.9, "shared_ms": 0.2},
+        {"kind": "outside", "round_ms": 41.5, "inside_ms": 41.0},
+    ]
+    for way, seconds in (("depth 0", 4.0), ("depth 2", 2.0), ("priced", 1.6)):
+        one = {"kind": "oracle", "way": way, "temperature": 0.0, "tokens": 80, "seconds": seconds, "equal": True}
+        records.append(one | {"decode_s": seconds - 0.1})
+    (tmp_path / "parts.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    text = bench["page"].write(bench["results"].load(tmp_path), None)
+    assert "| ms | 41.0 | 44.0 |" in text
+    assert "- 2 chained steps of the drafter: 9.0 ms" in text
+    assert "- one row's draw at 0.7: 0.90 ms, 0.20 with" in text
+    assert "0.50 ms of a plain round" in text
+    assert "| 2 | 40.0 (41.6) | 1 of 1 |" in text
+    assert "| priced | 50.0 (52.7) | 1 of 1 |" in text

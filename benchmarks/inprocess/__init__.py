@@ -1,0 +1,1 @@
+"""Measurements in the server's own process: a round by its parts, whole replies at fixed depths."""
