@@ -66,7 +66,7 @@ def test_which_shapes_and_devices_they_take() -> None:
     assert fits(parsed(), mx.bfloat16, H200)
     assert not fits(parsed(), mx.float16, H200)
     assert not fits(parsed(), mx.bfloat16, replace(H200, major=8))
-    assert not fits(parsed(), mx.bfloat16, replace(H200, shared=65_536))
+    assert not fits(parsed(), mx.bfloat16, replace(H200, shared=101_376))
     assert not fits(parsed(head_dim=32), mx.bfloat16, H200)
     assert not fits(parsed(attention_bias=True), mx.bfloat16, H200)
     assert not fits(parsed(num_attention_heads=32, num_key_value_heads=2), mx.bfloat16, H200)
@@ -111,6 +111,7 @@ def test_a_forward_through_them_equals_mlx_lm(
 
 def test_a_deep_product_is_summed_from_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a device whose blocks hold less: every product in slices, the gated one too."""
+    monkeypatch.setattr(cuda_form, "_SHARED", plan.held(64))
     monkeypatch.setattr(forms, "processor", lambda: replace(H200, shared=plan.held(64)))
     monkeypatch.setattr(cuda_form, "Kernels", ReferenceKernels)
     checkpoint(tmp_path, mx.bfloat16, **SHAPE)

@@ -19,7 +19,10 @@ __all__ = ["CudaForm", "fits", "turned"]
 
 _HEADS_A_GROUP = 8
 _SIZES = (64, 128)
-_MAJOR = 9
+
+_MAJOR, _SHARED = 9, 232_448
+"""Least compute capability and bytes of shared memory a block: those of the device that the kernels were measured on.
+On others they may be slower than MLX's, and nobody has looked."""
 
 
 def fits(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
@@ -27,6 +30,7 @@ def fits(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
     depths = (config.hidden, config.heads * config.head_dim, config.mlp)
     return (
         device.major >= _MAJOR
+        and device.shared >= _SHARED
         and dtype == mx.bfloat16
         and config.head_dim in _SIZES
         and config.heads // config.kv_heads <= _HEADS_A_GROUP
