@@ -59,8 +59,10 @@ class Ahead:
         Returns:
             Whether it was sent; the caches then stand past the rows of the round before.
         """
+        if not self._model.chains or not all(map(self._may_follow, streams)):
+            return False
         tokens = [draw.next_token() for draw in draws]
-        if not self._model.chains or not all(map(self._may_follow, streams)) or any(token is None for token in tokens):
+        if any(token is None for token in tokens):
             return False
         windows = []
         for stream, token in zip(streams, tokens, strict=True):
