@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from tf_host.http.errors import on_http_error, on_plugin_error, on_refused, on_validation_error
 from tf_host.http.keys import KeyCheck, Keys, warn_if_open
-from tf_host.http.middleware import Counted, Faults, Paths
+from tf_host.http.middleware import Counted, Faults, Framing, Paths
 from tf_host.http.origins import OriginCheck
 from tf_host.http.routes import router
 from tf_host.http.server import Served
@@ -33,7 +33,7 @@ def make_app(served: Served) -> FastAPI:
         SettingsError: the API key file cannot be used.
     """
     traffic = Traffic()
-    middleware = [Middleware(Faults)]
+    middleware = [Middleware(Faults), Middleware(Framing)]
     if served.settings.cors:
         middleware.append(
             Middleware(

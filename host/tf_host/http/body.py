@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -10,11 +13,14 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
-from tf_host.http.errors import invalid, refuse
+from tf_host.http.errors import field_path, invalid, refuse
 from tf_host.http.fields import Body
 from tf_host.http.unserved import refuse_unserved
+from tf_plugins.errors import Refused
 
 AnyBody = TypeVar("AnyBody", bound=Body)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class ClientLeft(Exception):
@@ -25,7 +31,8 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
     """The body's bytes.
 
     Raises:
-        Refused: it is no JSON (415), larger than ``most`` bytes (413), or not here after ``seconds`` (408).
+        Refused: it is no JSON, or compressed (415), larger than ``most`` bytes (413), or not here after
+            ``seconds`` (408).
         ClientLeft: the connection is gone.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -33,6 +40,13 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise refuse(
             "unsupported_media_type", "the body must be JSON", "send Content-Type: application/json", status=415
+        )
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise refuse(
+            "unsupported_media_type",
+            "a body with a Content-Encoding is not served",
+            "send it uncompressed, without that header",
+            status=415,
         )
     length = request.headers.get("content-length", "")
     if length.isdigit() and (len(length) > 18 or int(length) > most):
@@ -66,10 +80,38 @@ def parse_object(data: bytes) -> dict[str, Any]:
     try:
         fields = from_json(data, allow_inf_nan=True)
     except ValueError as error:
-        raise refuse("invalid_json", f"the body is not valid JSON: {error}") from error
+        raise _unreadable(data, error) from error
     if not isinstance(fields, dict):
         raise refuse("invalid_json", "the body must be a JSON object")
     return fields
+
+
+def _unreadable(data: bytes, error: ValueError) -> Refused:
+    """Why a body was not parsed; of a lone surrogate the parser says only that an escape ends too early."""
+    try:
+        at = next(_lone_surrogates(json.loads(data)), None)
+    except (ValueError, RecursionError):
+        at = None
+    if at is None:
+        return refuse("invalid_json", f"the body is not valid JSON: {error}")
+    param = field_path(at) or None
+    holder = f"'{param}'" if param else "an object key of the body"
+    reason = f"{holder} has a lone surrogate, which is not valid Unicode"
+    return refuse("invalid_value", reason, "send characters past U+FFFF whole", param=param)
+
+
+def _lone_surrogates(value: Any, path: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
+    """Paths of texts that hold one; for a key, the path of its object."""
+    if isinstance(value, str):
+        if _SURROGATE.search(value):
+            yield path
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _lone_surrogates(key, path)
+            yield from _lone_surrogates(one, (*path, key))
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from _lone_surrogates(one, (*path, at))
 
 
 def _too_large(most: int) -> Exception:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from tf_host.http.fields import Part, wrong
+from tf_host.http.errors import refuse
+from tf_host.http.fields import MOST_DEPTH, Part, Whole, too_deep, unread, wrong
 from tf_host.http.thinking_body import ThinkingBody
 from tf_host.http.tools_body import Choice, ToolBody
 
@@ -67,7 +68,9 @@ class ToolCall(Part):
 
 
 class MessageBody(Part):
-    """One message."""
+    """One message; fields it does not know are kept, to be reported."""
+
+    model_config = ConfigDict(extra="allow")
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[str | None, BeforeValidator(_content, json_schema_input_type=str | list[TextPart] | None)] = None
@@ -84,24 +87,36 @@ class MessageBody(Part):
 
 
 def template_messages(bodies: Sequence[MessageBody]) -> list[dict[str, Any]]:
-    """The messages as templates read them."""
+    """The messages as templates read them; ``Refused`` for arguments of tool calls that no template can write."""
     messages = []
-    for body in bodies:
-        message = body.model_dump(exclude_none=True)
+    for at, body in enumerate(bodies):
+        message = body.model_dump(exclude_none=True, include=set(MessageBody.model_fields))
         message.setdefault("content", "")
-        for call in message.get("tool_calls", ()):  # templates write the arguments as JSON themselves
-            call["function"]["arguments"] = _object_or_text(call["function"]["arguments"])
+        for number, call in enumerate(message.get("tool_calls", ())):
+            param = f"messages[{at}].tool_calls[{number}].function.arguments"
+            # Templates write the arguments as JSON themselves.
+            call["function"]["arguments"] = _object_or_text(call["function"]["arguments"], param)
         if message["role"] == "developer":  # the newer name, which templates do not know
             message["role"] = "system"
         messages.append(message)
     return messages
 
 
-def _object_or_text(arguments: str) -> Any:
+def _object_or_text(arguments: str, param: str) -> Any:
+    deep = False
     try:
         parsed = json.loads(arguments)
+    except RecursionError:
+        deep = True
     except ValueError:
         return arguments
+    if deep or too_deep(parsed):
+        raise refuse("invalid_value", f"'{param}' is nested deeper than {MOST_DEPTH} levels", "flatten it", param=param)
+    try:  # an escaped half of a surrogate pair is valid JSON, but no text
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        reason = f"'{param}' has a lone surrogate, which is not valid Unicode"
+        raise refuse("invalid_value", reason, "send characters past U+FFFF whole", param=param) from error
     return parsed if isinstance(parsed, dict) else arguments
 
 
@@ -109,12 +124,12 @@ class ChatBody(ThinkingBody):
     """A conversation to continue."""
 
     messages: list[MessageBody] = Field(min_length=1)
-    max_completion_tokens: int | None = Field(None, ge=1, description="the same as max_tokens")
+    max_completion_tokens: Whole | None = Field(None, ge=1, description="the same as max_tokens")
     logprobs: bool | None = Field(None, description="report the log probability of each token")
     tools: list[ToolBody] | None = None
     tool_choice: Choice = None
     parallel_tool_calls: bool | None = Field(None, description="false: at most one call")
-    top_logprobs: int | None = Field(None, ge=0, le=MOST_TOP_LOGPROBS, description="alternatives for each token")
+    top_logprobs: Whole | None = Field(None, ge=0, le=MOST_TOP_LOGPROBS, description="alternatives for each token")
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -124,6 +139,12 @@ class ChatBody(ThinkingBody):
         if len(limits) > 1:
             raise wrong("'max_tokens' and 'max_completion_tokens' differ; send one of them", param="max_tokens")
         return self
+
+    @property
+    def ignored(self) -> list[str]:
+        """Fields that nothing here reads, those of messages by their path."""
+        nested = [f"messages[{at}].{name}" for at, message in enumerate(self.messages) for name in unread(message)]
+        return super().ignored + nested
 
     @property
     def most_tokens(self) -> int | None:

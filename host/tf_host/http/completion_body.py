@@ -13,17 +13,16 @@ MOST_LOGPROBS = 20
 
 
 def _prompt(value: Any) -> Any:
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
-        value = value[0]
+    several = isinstance(value, list) and all(isinstance(one, str | list) for one in value)
+    if several and len(value) == 1:
+        value, several = value[0], False
     if isinstance(value, str):
         return value
-    if not isinstance(value, list):
-        raise wrong("'prompt' must be a string or a list of token ids")
-    if not value:
+    if value == []:
         raise wrong("'prompt' is empty", "empty_prompt")
-    if all(type(token) is int for token in value):
+    if isinstance(value, list) and all(type(token) is int for token in value):
         return tuple(value)
-    if all(isinstance(one, str | list) for one in value):
+    if several:
         raise wrong("'prompt' with several prompts is not served; send one request for each", "unsupported_parameter")
     raise wrong("'prompt' must be a string or a list of token ids")
 

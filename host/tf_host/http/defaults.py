@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tf_host.http.errors import refuse
 from tf_host.http.sampling_body import SamplingBody
@@ -30,6 +30,13 @@ def draw_seed() -> int:
     return secrets.randbits(53)
 
 
+def check_known(ids: Iterable[int], vocab: int, param: str) -> None:
+    """Raises ``Refused`` for token ids that do not exist."""
+    if any(token >= vocab for token in ids):
+        reason = f"'{param}' names a token id past the vocabulary of {vocab:,}"
+        raise refuse("invalid_value", reason, "ids come from /tokenize", param=param)
+
+
 def sampling_of(
     body: SamplingBody, settings: ServerSettings, checkpoint: Mapping[str, float], *, vocab: int
 ) -> Sampling:
@@ -41,13 +48,7 @@ def sampling_of(
                 return float(source)
         return _BUILT_IN[name]
 
-    if any(token >= vocab for token in body.logit_bias):
-        raise refuse(
-            "invalid_value",
-            f"'logit_bias' names a token id past the vocabulary of {vocab:,}",
-            "ids come from /tokenize",
-            param="logit_bias",
-        )
+    check_known(body.logit_bias, vocab, "logit_bias")
     top_k = value("top_k")
     temperature = value("temperature")
     return Sampling(

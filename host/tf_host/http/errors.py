@@ -104,6 +104,8 @@ def invalid(error: ValidationError) -> Refused:
     message = first["msg"]
     if first["type"] == "missing":
         return refuse("missing_required_parameter", f"'{param}' is missing", param=param)
+    if first["type"] in ("model_type", "dict_type"):  # pydantic's own words name a class of ours
+        return refuse("invalid_value", f"'{param}' must be an object", param=param)
     own = context.get("own", False)
     if own:
         text = message if param is None or f"'{param}'" in message else f"'{param}': {message}"

@@ -9,6 +9,12 @@ from pydantic_core import PydanticCustomError
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
+Whole = Annotated[int, Field(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Bounded: JSON's integers are not, and a number of thousands of digits can neither be a float nor be shown."""
+
+MOST_DEPTH = 64
+"""Lists and objects inside each other, in what goes to the chat template: what walks it there recurses."""
+
 
 class Body(BaseModel):
     """A strict object that keeps the fields it does not know."""
@@ -32,6 +38,18 @@ def wrong(message: str, code: str = "invalid_value", *, param: str | None = None
     """
     # The sentence goes through the context: braces in a template of pydantic's have a meaning of their own.
     return PydanticCustomError(code, "{sentence}", {"sentence": message, "own": True, "param": param})
+
+
+def unread(model: BaseModel) -> list[str]:
+    """Fields that a model keeps without knowing them."""
+    return sorted(name for name, value in (model.model_extra or {}).items() if value is not None)
+
+
+def too_deep(value: Any, most: int = MOST_DEPTH) -> bool:
+    """Whether lists and objects are nested in more than ``most`` levels."""
+    if not isinstance(value, dict | list):
+        return False
+    return most == 0 or any(too_deep(one, most - 1) for one in (value.values() if isinstance(value, dict) else value))
 
 
 def _stops(value: Any) -> Any:
@@ -75,6 +93,8 @@ def _bias(value: Any) -> Any:
             raise wrong("'logit_bias' has a key that is no token id")
         if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
             raise wrong("'logit_bias' has a value that is no number from -100 to 100")
+        if int(key) in biases:
+            raise wrong("'logit_bias' has two keys for one token id; send one of them")
         biases[int(key)] = float(bias)
     return biases
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from tf_host.http.errors import refuse
 from tf_host.http.fields import Part, wrong
@@ -30,6 +30,23 @@ class ResponseFormat(Part):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _constrains(cls, value: Any) -> Any:
+        """Nothing that asks for a constraint is dropped."""
+        if not isinstance(value, dict):
+            return value
+        given = {name for name, one in value.items() if one is not None}
+        unread = sorted(given - set(cls.model_fields))
+        if value.get("type") in ("text", "json_object") and "json_schema" in given:
+            unread = ["json_schema"]
+        if unread:
+            field = f"response_format.{unread[0][:80]}"
+            where = f" where its type is {value['type']!r:.80}" if "type" in value else ""
+            way = '{"type": "json_schema", "json_schema": {"schema": ...}}'
+            raise wrong(f"'{field}' is not read{where}; a schema is sent as {way}", param=field)
+        return value
+
 
 def _schema(value: Any) -> Any:
     if value is None or isinstance(value, dict):
@@ -47,6 +64,11 @@ def _schema(value: Any) -> Any:
 Schema = Annotated[dict[str, Any] | None, BeforeValidator(_schema, json_schema_input_type=dict[str, Any] | str | None)]
 
 
+_FORMS = ("json", "json_object", "regex", "choice", "grammar")
+_HARMLESS = ("_backend", "disable_any_whitespace", "disable_fallback")
+"""vLLM's options that are how this server does it anyway."""
+
+
 class StructuredOutputs(Part):
     """vLLM's way to ask for one of several forms."""
 
@@ -55,6 +77,22 @@ class StructuredOutputs(Part):
     regex: str | None = None
     choice: list[str] | None = Field(None, min_length=1)
     grammar: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _constrains(cls, value: Any) -> Any:
+        """Nothing that asks for a constraint is dropped."""
+        if not isinstance(value, dict):
+            return value
+        asked = {name: one for name, one in value.items() if one is not None and one is not False}
+        known = ", ".join(_FORMS)
+        unread = sorted(set(asked) - {*_FORMS, *_HARMLESS})
+        if unread:
+            field = f"structured_outputs.{unread[0][:80]}"
+            raise wrong(f"'{field}' is not served; use one of {known}", "unsupported_parameter", param=field)
+        if not set(asked).intersection(_FORMS):
+            raise wrong(f"'structured_outputs' asks for no form; use one of {known}", param="structured_outputs")
+        return value
 
 
 class GrammarBody(SamplingBody):
@@ -85,6 +123,8 @@ def _format(body: GrammarBody) -> Constraint | None:
         return Constraint("json", ANY_OBJECT, "response_format")
     if asked.json_schema is None:
         raise refuse("invalid_value", "'response_format' has no 'json_schema'", param="response_format")
+    if "schema_" not in asked.json_schema.model_fields_set:
+        raise refuse("invalid_value", "'response_format.json_schema' has no 'schema'", param="response_format")
     return Constraint("json", json.dumps(asked.json_schema.schema_), "response_format")
 
 
@@ -102,11 +142,11 @@ def _structured(body: GrammarBody) -> list[Constraint | None]:
     if asked is None:
         return []
     return [
-        _json("structured_outputs", asked.json_),
-        _json("structured_outputs", json.loads(ANY_OBJECT) if asked.json_object else None),
-        _plain("regex", "structured_outputs", asked.regex),
-        _choices("structured_outputs", asked.choice),
-        _plain("grammar", "structured_outputs", asked.grammar),
+        _json("structured_outputs.json", asked.json_),
+        _json("structured_outputs.json_object", json.loads(ANY_OBJECT) if asked.json_object else None),
+        _plain("regex", "structured_outputs.regex", asked.regex),
+        _choices("structured_outputs.choice", asked.choice),
+        _plain("grammar", "structured_outputs.grammar", asked.grammar),
     ]
 
 

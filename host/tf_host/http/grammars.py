@@ -38,7 +38,7 @@ def chat_grammar(served: Served, body: ThinkingBody, prompt: ChatPrompt, tools: 
                 "send one of them",
                 param="tool_choice",
             )
-        constraint = Constraint("grammar", _forced_call(text, tools), "tools")
+        constraint = Constraint("call", _forced_call(text, tools), "tools")
     budget = body.thinking_budget if text.thinking is not None else None
     inner = text.grammars.compile(constraint) if constraint else None
     if text.thinking is None or prompt.phase == "closed" or (inner is None and budget is None):
@@ -55,7 +55,8 @@ def _forced_call(text: Text, tools: ToolUse) -> str:
         for tool in tools.definitions
         if tool["function"]["name"] in tools.forced
     ]
-    special = frozenset(mark for mark in (form.start, form.end) if mark and text.is_token(mark))
+    marks = {mark: text.control_id(mark) for mark in (form.start, form.end)}
+    special = {mark: token for mark, token in marks.items() if token is not None}
     return call_grammar(form.start, form.end, schemas, special)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tf_host.http import log
@@ -42,6 +43,26 @@ class Faults:
             if not started:
                 response = error_response("the server made a mistake", status=500, code="server_error")
                 await response(scope, receive, send)
+
+
+class Framing:
+    """Refuses a request whose length is told in two ways: a proxy in front may believe the other one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "http" and {"content-length", "transfer-encoding"} <= set(Headers(scope=scope)):
+            response = error_response(
+                "Content-Length and Transfer-Encoding cannot be sent together; send one of them",
+                status=400,
+                code="invalid_http",
+            )
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
 
 class Paths:

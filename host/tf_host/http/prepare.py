@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tf_host.http.chat_body import ChatBody, template_messages
 from tf_host.http.completion_body import CompletionBody
-from tf_host.http.defaults import sampling_of
+from tf_host.http.defaults import check_known, sampling_of
 from tf_host.http.errors import refuse
 from tf_host.http.grammars import chat_grammar, completion_grammar
 from tf_host.http.sampling_body import SamplingBody
@@ -128,7 +128,8 @@ def checked_stops(served: Served, stops: Sequence[str]) -> Sequence[str]:
 
 
 def end_ids_of(served: Served, body: SamplingBody) -> frozenset[int]:
-    """The tokens that end a reply."""
+    """The tokens that end a reply; ``Refused`` for one that does not exist."""
+    check_known(body.stop_token_ids, served.vocab, "stop_token_ids")
     own = frozenset[int]() if body.ignore_eos else served.text.end_ids
     return own | frozenset(body.stop_token_ids)
 

@@ -83,6 +83,7 @@ async def model(name: str, served: ServedNow) -> dict[str, Any]:
     return _model(served, served_name(served, name))
 
 
+@router.head("/health", include_in_schema=False, response_model=None)
 @router.get("/health", responses=ERRORS, response_model=None)
 async def health(request: Request, served: ServedNow, traffic: TrafficNow) -> JSONResponse:
     """Whether the server answers, and what it is doing."""

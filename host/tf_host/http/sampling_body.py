@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tf_host.http.fields import Body, LogitBias, Number, Part, Seed, Stops, wrong
+from tf_host.http.fields import Body, LogitBias, Number, Part, Seed, Stops, Whole, unread, wrong
 
 
 def _stop_token_ids(value: Any) -> Any:
@@ -27,10 +27,10 @@ class SamplingBody(Body):
     """How a reply is drawn, where it ends and what is reported of it. ``null`` is the server's default."""
 
     model: str | None = Field(None, description="a name from /v1/models; by default the served model")
-    max_tokens: int | None = Field(None, ge=1, description="most reply tokens; by default what the context leaves")
+    max_tokens: Whole | None = Field(None, ge=1, description="most reply tokens; by default what the context leaves")
     temperature: Number | None = Field(None, ge=0, le=100, description="0 is greedy")
     top_p: Number | None = Field(None, gt=0, le=1, description="1 is off")
-    top_k: int | None = Field(None, ge=-1, description="0, -1 and numbers past the vocabulary are off")
+    top_k: Whole | None = Field(None, ge=-1, description="0, -1 and numbers past the vocabulary are off")
     min_p: Number | None = Field(None, ge=0, le=1, description="0 is off")
     repetition_penalty: Number | None = Field(None, gt=0, le=100, description="over prompt and reply; 1 is off")
     presence_penalty: Number | None = Field(None, ge=-2, le=2, description="over the reply; 0 is off")
@@ -56,7 +56,7 @@ class SamplingBody(Body):
     @property
     def ignored(self) -> list[str]:
         """Fields that nothing here reads."""
-        return sorted(name for name, value in (self.model_extra or {}).items() if value is not None)
+        return unread(self)
 
     @property
     def include_usage(self) -> bool:

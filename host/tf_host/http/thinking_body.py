@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tf_host.http.fields import wrong
+from tf_host.http.fields import MOST_DEPTH, Whole, too_deep, wrong
 from tf_host.http.grammar_body import GrammarBody
 
 _RESERVED = frozenset(
@@ -42,19 +42,24 @@ def _variables(value: Any) -> Any:
     for name in value:
         if not name.isidentifier() or name.startswith("_") or name in _RESERVED:
             raise wrong("'chat_template_kwargs' has a name that is no template variable")
+    if too_deep(value):
+        raise wrong(f"'chat_template_kwargs' is nested deeper than {MOST_DEPTH} levels; flatten it")
     return value
+
+
+Variables = Annotated[dict[str, Any], BeforeValidator(_variables, json_schema_input_type=dict[str, Any] | None)]
 
 
 class ThinkingBody(GrammarBody):
     """How long a model thinks, where it does."""
 
-    chat_template_kwargs: Annotated[
-        dict[str, Any], BeforeValidator(_variables, json_schema_input_type=dict[str, Any] | None)
-    ] = Field({}, description="variables of the chat template, for example enable_thinking")
+    chat_template_kwargs: Variables = Field(
+        {}, description="variables of the chat template, for example enable_thinking"
+    )
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
         None, description="a variable of the chat template; none also sets enable_thinking to false"
     )
-    thinking_budget: int | None = Field(None, ge=0, description="most reasoning tokens")
+    thinking_budget: Whole | None = Field(None, ge=0, description="most reasoning tokens")
 
     @property
     def variables(self) -> dict[str, Any]:

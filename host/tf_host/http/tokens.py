@@ -10,6 +10,8 @@ from tf_host.http.chat_body import MessageBody, template_messages
 from tf_host.http.fields import Body, wrong
 from tf_host.http.prepare import checked_ids, served_name
 from tf_host.http.server import Served
+from tf_host.http.thinking_body import Variables
+from tf_host.http.tools_body import ToolBody, tool_use
 
 
 def _ids(value: Any) -> Any:
@@ -24,6 +26,9 @@ class TokenizeBody(Body):
     model: str | None = None
     prompt: str | None = None
     messages: list[MessageBody] | None = None
+    tools: list[ToolBody] | None = None
+    chat_template_kwargs: Variables = Field({})
+    add_generation_prompt: bool | None = None
     add_special_tokens: bool = Field(True, description="add what the model wants at the start of a text")
     return_token_strs: bool | None = None
 
@@ -31,6 +36,9 @@ class TokenizeBody(Body):
     def _one_of_both(self) -> Self:
         if (self.prompt is None) == (self.messages is None):
             raise wrong("either 'prompt' or 'messages' is needed", param="prompt")
+        for name in ("tools", "chat_template_kwargs", "add_generation_prompt"):
+            if self.messages is None and getattr(self, name) not in (None, {}):
+                raise wrong(f"'{name}' needs 'messages'; a prompt goes through no template", param=name)
         return self
 
 
@@ -45,7 +53,14 @@ def tokenize(served: Served, body: TokenizeBody) -> dict[str, Any]:
     """The tokens that a request with this prompt would have."""
     served_name(served, body.model)
     if body.messages is not None:
-        ids = list(served.text.chat(template_messages(body.messages)).ids)
+        tools = tool_use(served.text, body.tools, None, None)
+        prompt = served.text.chat(
+            template_messages(body.messages),
+            tools=tools.definitions if tools else None,
+            variables=body.chat_template_kwargs,
+            add_generation_prompt=body.add_generation_prompt is not False,
+        )
+        ids = list(prompt.ids)
     else:
         ids = served.text.encode(body.prompt or "", start=body.add_special_tokens)
     names = [served.text.name(token) for token in ids] if body.return_token_strs else None

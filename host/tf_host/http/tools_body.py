@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from tf_host.http.errors import refuse
-from tf_host.http.fields import Part, wrong
+from tf_host.http.fields import MOST_DEPTH, Part, too_deep, wrong
 from tf_host.text import Text, ToolFormat
 
 MOST_TOOLS = 128
+
+
+def _parameters(value: dict[str, Any]) -> dict[str, Any]:
+    if too_deep(value):
+        raise wrong(f"the schema is nested deeper than {MOST_DEPTH} levels; flatten it, or use $defs")
+    return value
 
 
 class FunctionBody(Part):
@@ -21,7 +27,7 @@ class FunctionBody(Part):
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
     description: str | None = None
-    parameters: dict[str, Any] | None = Field(None, description="a JSON schema")
+    parameters: Annotated[dict[str, Any], AfterValidator(_parameters)] | None = Field(None, description="a JSON schema")
     strict: bool | None = None
 
 
@@ -86,8 +92,11 @@ def tool_use(
         Refused: a choice that cannot be honoured.
     """
     names = [tool.function.name for tool in tools or ()]
-    if len(names) > MOST_TOOLS or len(set(names)) < len(names):
-        raise refuse("invalid_value", f"'tools' must be at most {MOST_TOOLS} with different names", param="tools")
+    if len(names) > MOST_TOOLS:
+        raise refuse("invalid_value", f"'tools' has more than {MOST_TOOLS} tools", "send fewer", param="tools")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise refuse("invalid_value", f"'tools' has two tools named '{twice}'", "rename one", param="tools")
     forced: tuple[str, ...] = ()
     if choice == "required":
         forced = tuple(names)

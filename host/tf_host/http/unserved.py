@@ -34,20 +34,34 @@ UNSERVED: dict[str, tuple[tuple[Any, ...], str]] = {
     "include_stop_str_in_output": ((False,), "the text ends before the stop string"),
     "skip_special_tokens": ((True,), "read the ids with return_token_ids"),
     "bad_words": (([],), "use logit_bias"),
+    "continue_final_message": ((False,), "end with a user's message, or use /v1/completions"),
     "truncate_prompt_tokens": ((), "shorten the prompt"),
     "documents": (([],), "put them into a message"),
     "web_search_options": ((), "the server reaches no network"),
 }
-"""Field: values besides null that ask for nothing, and what to do instead."""
+
+UNSERVED_IN_MESSAGES: dict[str, tuple[tuple[Any, ...], str]] = {
+    "function_call": ((), "use tool_calls"),
+    "prefix": ((False,), "end with a user's message, or use /v1/completions"),
+}
+"""Both: values besides null that ask for nothing, and what to do instead."""
 
 
 def refuse_unserved(body: Mapping[str, Any]) -> None:
     """Raises ``Refused`` for the first field that asks for something not served."""
-    for field, (harmless, hint) in UNSERVED.items():
+    _refuse(body, UNSERVED)
+    messages = body.get("messages")
+    for at, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, dict):
+            _refuse(message, UNSERVED_IN_MESSAGES, f"messages[{at}].")
+
+
+def _refuse(body: Mapping[str, Any], unserved: Mapping[str, tuple[tuple[Any, ...], str]], path: str = "") -> None:
+    for field, (harmless, hint) in unserved.items():
         value = body.get(field)
         if value is None or any(type(value) is type(one) and value == one for one in harmless):
             continue
         if field in ("n", "best_of", "min_tokens") and type(value) is not int:
             raise refuse("invalid_value", f"'{field}' must be a whole number", param=field)
         shown = f" other than {harmless[0]}" if field in ("n", "best_of", "min_tokens") else ""
-        raise refuse("unsupported_parameter", f"'{field}'{shown} is not served", hint, param=field)
+        raise refuse("unsupported_parameter", f"'{path}{field}'{shown} is not served", hint, param=path + field)

@@ -23,6 +23,7 @@ from tf_host.lanes.stream import Client, Stream, StreamFault
 from tf_host.lanes.totals import Snapshot, Totals
 from tf_host.requests import Delta, Event, Failed, GenerateRequest
 from tf_host.sampling import Drawer
+from tf_plugins.errors import Refused
 from tf_plugins.rows import RowPlan
 from tf_plugins.types import Admission, Model, Proposer
 
@@ -230,7 +231,7 @@ class Lanes:
             drawn = self._rounds.run(round, whole=len(round.windows) == len(streams))
             landed = self._rounds.conclude(round, drawn)
         except StreamFault as fault:
-            self._fail([fault.stream], "decoding", fault.cause)
+            self._fail_one(fault.stream, fault.cause)
             return
         except Exception as error:
             self._fail(streams, "a round", error)
@@ -246,11 +247,19 @@ class Lanes:
         stream = landed.window.stream
         stream.first = stream.first or time.perf_counter()
         if landed.error is not None:
-            self._fail([stream], "decoding", landed.error)
+            self._fail_one(stream, landed.error)
             return
         stream.client.send(Delta(landed.text, tuple(landed.tokens)))
         if landed.reason is not None:
             self._leave(stream, landed.reason, reply_done(stream, landed.reason))
+
+    def _fail_one(self, stream: Stream, error: Exception) -> None:
+        """One stream's own failure; ``Refused`` is what its request asked for, and no fault of the server."""
+        if isinstance(error, Refused):
+            refusal = error.refusal
+            self._leave(stream, "error", Failed(f"{refusal.reason}; {refusal.hint}", refusal.name, refusal.status))
+        else:
+            self._fail([stream], "decoding", error)
 
     def _fail(self, streams: Sequence[Stream], where: str, error: Exception) -> None:
         message = f"{where} failed: {type(error).__name__}: {error}"

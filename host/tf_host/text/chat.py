@@ -53,27 +53,35 @@ class ChatTemplate:
         self.marker_ids = self._message_markers()
         self.end_ids = self._turn_ends()
 
-    def ids(self, messages: Sequence[Message], tools: Sequence[Any] | None, **variables: Any) -> tuple[int, ...]:
-        """The prompt's tokens, the start of the reply included.
+    def ids(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Any] | None,
+        *,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> tuple[int, ...]:
+        """The prompt's tokens.
 
         Args:
             messages: dicts with ``role``, ``content`` and what else the template reads.
             tools: tool definitions, or ``None``.
+            add_generation_prompt: end with the start of the reply.
             **variables: further template variables.
 
         Raises:
             Refused: the template raised, or a key spells out a control token.
         """
-        if any(self._spelled.search(key) for key in _keys([messages, tools, variables])):
-            raise Refused(
-                Refusal("invalid_key", "an object key contains a control token of the model", "rename the key")
-            )
+        for param, value in (("messages", messages), ("tools", tools), ("chat_template_kwargs", variables)):
+            if any(self._spelled.search(key) for key in _keys(value)):
+                reason = f"'{param}' has an object key that contains a control token of the model"
+                raise Refused(Refusal("invalid_key", reason, "rename the key", param=param))
         spelled = any(self._spelled.search(text) for text in _strings([messages, tools, variables]))
         try:
             ids = self._tokenizer.apply_chat_template(
                 list(messages),
                 tools=tools,
-                add_generation_prompt=True,
+                add_generation_prompt=add_generation_prompt,
                 tokenize=True,
                 # Without anything to protect this is plain template-then-encode.
                 sanitize_control_tokens=spelled,
@@ -82,7 +90,7 @@ class ChatTemplate:
         except TemplateError as error:
             raise _failed(str(error)) from error
         # A template is a program: what it was not written for surfaces as any of these.
-        except (TypeError, ValueError, KeyError, AttributeError, IndexError, ArithmeticError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise _failed(f"{type(error).__name__}: {error}") from error
         return tuple(ids)
 

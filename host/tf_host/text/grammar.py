@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tf_host.text.grammar_source import Constraint, llguidance_grammar
+from tf_host.text.grammar_tokens import grammar_tokens
 from tf_plugins.errors import Refused
 from tf_plugins.types import Refusal
 
@@ -19,39 +18,27 @@ Mask = NDArray[np.bool_]
 MOST_BYTES = 1 << 16
 """Of a schema, regular expression or grammar; compiling is quadratic in the worst case."""
 
-_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""JSON on one line, as models write it most: what the schema fixes is then one run of tokens, which drafts for free,
-and no model can go on with spaces for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """What a reply has to be.
-
-    Attributes:
-        kind: how ``source`` is read.
-        source: a JSON schema as text, a regular expression, a grammar (Lark or GBNF), or a JSON list of strings.
-        param: the request field that it came from.
-    """
-
-    kind: Literal["json", "regex", "choice", "grammar"]
-    source: str
-    param: str
+_MOST_FORCED = 64
+"""Tokens; more than any round verifies, and a constraint may force thousands."""
 
 
 class GrammarRun:
     """One reply's constraint; implements ``tf_host.requests.Grammar``.
 
+    Its methods raise ``Refused`` where the constraint turns out to be past llguidance's limits.
+
     Args:
         matcher: a fresh llguidance matcher.
         ends: tokens that end a reply; allowed only where the value is complete.
         vocab: length of a mask.
+        param: the request field that the constraint came from.
     """
 
-    def __init__(self, matcher: Any, ends: frozenset[int], vocab: int) -> None:
+    def __init__(self, matcher: Any, ends: frozenset[int], vocab: int, param: str) -> None:
         self._matcher = matcher
         self._ends = ends
         self._vocab = vocab
+        self._param = param
         self._done = False
         self._only_ends = _mask_of(ends, vocab)
 
@@ -61,6 +48,7 @@ class GrammarRun:
             return self._only_ends
         taken: int = self._matcher.try_consume_tokens(list(path))
         try:
+            self._check()
             if taken < len(path) or self._ends.intersection(path):
                 return None
             return self._mask()
@@ -71,40 +59,60 @@ class GrammarRun:
         """How many tokens of a draft would be accepted; a token behind an end is none of them."""
         if self._done:
             return 0
-        for at, token in enumerate(draft):
-            if token in self._ends:
-                draft = draft[: at + 1]
-                break
-        allowed: int = self._matcher.validate_tokens(list(draft))
-        return allowed
+        until = next((at for at, token in enumerate(draft) if token in self._ends), len(draft))
+        path = list(draft[:until])
+        allowed: int = self._matcher.validate_tokens(path)
+        if allowed < until or until == len(draft):
+            return allowed
+        taken: int = self._matcher.try_consume_tokens(path)
+        complete = taken == until and self._complete()
+        self._matcher.rollback(taken)
+        return until + complete
 
     def commit(self, tokens: tuple[int, ...]) -> None:
-        """Tokens that became part of the reply."""
+        """Tokens that became part of the reply; ``ValueError`` for one that is not allowed."""
         for token in tokens:
-            if token in self._ends:
-                self._done = True
             if self._done:
                 return
-            if not self._matcher.consume_token(token):
-                raise ValueError(f"the grammar does not allow token {token}: {self._matcher.get_error()}")
+            if token in self._ends and self._complete():
+                self._done = True
+                return
+            if token in self._ends or self._matcher.validate_tokens([token]) == 0:
+                self._check()
+                raise ValueError(f"the grammar does not allow token {token}")
+            self._matcher.consume_token(token)
+            self._check()
 
     def forced(self) -> tuple[int, ...]:
         """Tokens that are the only ones possible next."""
         if self._done:
             return ()
-        tokens: list[int] = self._matcher.compute_ff_tokens()
-        return tuple(tokens[: self._matcher.validate_tokens(tokens)])
+        tokens = tuple(self._matcher.compute_ff_tokens()[:_MOST_FORCED])
+        return tokens[: self.allowed_prefix(tokens)]
+
+    def _complete(self) -> bool:
+        return not self._matcher.is_error() and (self._matcher.is_stopped() or self._matcher.is_accepting())
 
     def _mask(self) -> Mask:
         if self._matcher.is_stopped():
-            if self._matcher.is_error():
-                raise ValueError(f"the grammar failed: {self._matcher.get_error()}")
             return self._only_ends
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._check()
         mask = np.unpackbits(bits, count=self._vocab, bitorder="little").astype(np.bool_)
-        if self._matcher.is_error() or not mask.any():
-            raise ValueError(f"the grammar allows nothing more: {self._matcher.get_error()}")
+        if not self._complete():
+            mask &= ~self._only_ends
+        if not mask.any():
+            raise self._failed("allows nothing more before its value is complete")
         return mask
+
+    def _check(self) -> None:
+        """What one token allowed and the next step found too large."""
+        if self._matcher.is_error():
+            raise self._failed("is too complex to follow") from ValueError(self._matcher.get_error())
+
+    def _failed(self, what: str) -> Refused:
+        reason = f"'{self._param}' {what}"
+        return Refused(Refusal("grammar_failed", reason, "make it simpler", param=self._param))
 
 
 class Grammars:
@@ -127,9 +135,9 @@ class Grammars:
         """The constraint of one reply, at its start.
 
         Raises:
-            Refused: it cannot be compiled, is too large, or llguidance is not installed.
+            Refused: it cannot be compiled or followed, is too large, or llguidance is not installed.
         """
-        if len(constraint.source.encode()) > MOST_BYTES:
+        if len(constraint.source.encode(errors="replace")) > MOST_BYTES:
             raise _refused(constraint, f"it is larger than {MOST_BYTES:,} bytes")
         try:
             import llguidance
@@ -143,61 +151,43 @@ class Grammars:
                 )
             ) from error
         try:
-            grammar = _llguidance_grammar(constraint)
+            grammar = llguidance_grammar(constraint)
         except Exception as error:  # the converter of GBNF raises bare ones
             raise _refused(constraint, str(error)) from error
         limits = llguidance.LLParserLimits(
             initial_lexer_fuel=1_000_000, max_grammar_size=200_000, max_lexer_states=100_000, verbose_errors=False
         )
-        matcher = llguidance.LLMatcher(self._ready(), grammar, log_level=0, limits=limits)
+        matcher = llguidance.LLMatcher(self._ready(constraint.param), grammar, log_level=0, limits=limits)
         if matcher.is_error():
             raise _refused(constraint, matcher.get_error())
-        return GrammarRun(matcher, self._ends, self._vocab)
+        self._try(constraint, matcher.deep_copy())
+        return GrammarRun(matcher, self._ends, self._vocab, constraint.param)
 
-    def _ready(self) -> Any:
+    def _try(self, constraint: Constraint, matcher: Any) -> None:
+        """Refuse what compiles and cannot be followed: what compiling leaves out is done at the first token."""
+        run = GrammarRun(matcher, self._ends, self._vocab, constraint.param)
+        try:
+            first = run.mask(())
+            assert first is not None  # behind no path
+            text = [int(token) for token in np.flatnonzero(first) if token not in self._ends]
+            run.commit(tuple(text[:1]))
+        except Refused as error:
+            found = matcher.get_error()
+            if not found or found.startswith("NoExtension"):
+                raise _refused(constraint, "no text satisfies it") from error
+            raise _refused(constraint, f"it is too complex to follow: {found}") from error
+
+    def _ready(self, param: str) -> Any:
         """llguidance's form of the tokenizer, made on first use."""
-        import llguidance
-
         with self._lock:
             if self._tokenizer is None:
-                self._tokenizer = llguidance.LLTokenizer(
-                    self._backend.to_str(), n_vocab=self._vocab, eos_token=sorted(self._ends)
-                )
+                try:
+                    self._tokenizer = grammar_tokens(self._backend, self._ends, self._vocab)
+                except Exception as error:  # llguidance and its tokenizers raise bare ones
+                    reason = f"'{param}' needs a tokenizer that spells text in bytes, and this model's does not"
+                    hint = "leave it out, or serve another model"
+                    raise Refused(Refusal("grammar_not_supported", reason, hint, param=param)) from error
         return self._tokenizer
-
-
-def call_grammar(start: str, end: str, calls: Sequence[dict[str, Any]], special: frozenset[str]) -> str:
-    """A Lark grammar for one tool call.
-
-    Args:
-        start, end: the marks around a call, which may be empty.
-        calls: JSON schemas of the calls that are possible.
-        special: marks that are tokens of their own.
-    """
-    parts = [_lark_mark(start, special), "call", _lark_mark(end, special)]
-    schema = json.dumps({"anyOf": list(calls), "x-guidance": _STYLE})
-    line_end = ' "\\n" ' if start else " "
-    return f"start: {line_end.join(part for part in parts if part)}\ncall: %json {schema}\n"
-
-
-def _lark_mark(mark: str, special: frozenset[str]) -> str:
-    return mark if mark in special else json.dumps(mark) if mark else ""
-
-
-def _llguidance_grammar(constraint: Constraint) -> str:
-    from llguidance import LLMatcher
-    from llguidance.gbnf_to_lark import any_to_lark
-
-    source = constraint.source
-    if constraint.kind == "json":
-        grammar: str = LLMatcher.grammar_from_json_schema(source, overrides=cast(Any, _STYLE))
-    elif constraint.kind == "regex":
-        grammar = LLMatcher.grammar_from_regex(source)
-    elif constraint.kind == "choice":
-        grammar = "start: " + " | ".join(json.dumps(choice) for choice in json.loads(source))
-    else:
-        grammar = any_to_lark(source)
-    return grammar
 
 
 def _mask_of(tokens: frozenset[int], vocab: int) -> Mask:
@@ -207,7 +197,7 @@ def _mask_of(tokens: frozenset[int], vocab: int) -> Mask:
 
 
 def _refused(constraint: Constraint, reason: str) -> Refused:
-    line = " ".join(reason.split())
+    line = " ".join(reason.removesuffix("<non-verbose/>").split())
     return Refused(
         Refusal(
             "invalid_grammar",

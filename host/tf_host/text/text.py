@@ -96,6 +96,7 @@ class Text:
         *,
         tools: Sequence[Any] | None = None,
         variables: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
     ) -> ChatPrompt:
         """The prompt of a conversation; see ``ChatTemplate.ids``.
 
@@ -111,7 +112,7 @@ class Text:
                     param="messages",
                 )
             )
-        ids = self._template.ids(messages, tools, **(variables or {}))
+        ids = self._template.ids(messages, tools, add_generation_prompt=add_generation_prompt, **(variables or {}))
         return ChatPrompt(ids, self._template.boundaries(ids), self._phase(ids))
 
     def reader(
@@ -141,9 +142,10 @@ class Text:
 
         return make
 
-    def is_token(self, text: str) -> bool:
-        """Whether a text is a control token, spelled out."""
-        return any(added.content == text and added.special for added in self.tokenizer.added_tokens_decoder.values())
+    def control_id(self, text: str) -> int | None:
+        """The control token that a text spells out, if it is one."""
+        added = self.tokenizer.added_tokens_decoder
+        return next((token for token, one in added.items() if one.content == text and one.special), None)
 
     def _plain(self, text: str) -> list[int]:
         """The tokenizer's steps one by one, which looks for no added tokens."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,10 +11,10 @@ import pytest
 from tests.host.http.conftest import CONTEXT, World
 
 WRONG: list[tuple[str, Any]] = [
-    *(("max_tokens", value) for value in (-1, 0, "5", True, 1.0, [1], {})),
-    *(("temperature", value) for value in (float("nan"), float("inf"), -1, "0", True, [])),
+    *(("max_tokens", value) for value in (-1, 0, "5", True, 1.0, [1], {}, 1 << 63, 10**500, 10**4300 - 1)),
+    *(("temperature", value) for value in (float("nan"), float("inf"), -1, "0", True, [], 10**309)),
     *(("top_p", value) for value in (0, 1.5, -0.1, "1", True, float("nan"))),
-    *(("top_k", value) for value in (-2, "5", True, 1.5)),
+    *(("top_k", value) for value in (-2, "5", True, 1.5, 1 << 63, 10**309)),
     *(("min_p", value) for value in (-0.1, 1.1, True, "0")),
     *(("repetition_penalty", value) for value in (0, -1, True, "1")),
     *(("presence_penalty", value) for value in (-2.1, 3, True)),
@@ -21,7 +22,8 @@ WRONG: list[tuple[str, Any]] = [
     *(("seed", value) for value in (1.5, "1", True, 1 << 64, -(1 << 63) - 1)),
     *(("stop", value) for value in (5, [5], [None], "", ["a", ""], {}, True, ["x"] * 17, "x" * 1001)),
     *(("logit_bias", value) for value in ([], {"a": 1}, {"1": "2"}, {"1": True}, {"1": 101}, {"-1": 1}, {"99999": 1})),
-    *(("stop_token_ids", value) for value in (5, ["a"], [True], [-1])),
+    *(("logit_bias", value) for value in ({"9" * 4300: 1}, {"1": 10**309}, {"007": 1, "7": 100})),
+    *(("stop_token_ids", value) for value in (5, ["a"], [True], [-1], [99999], [10**4000])),
     *(("stream", value) for value in ("true", 1)),
     *(("draft", value) for value in ("no", 0)),
     *(("ignore_eos", value) for value in ("no", 1)),
@@ -43,6 +45,7 @@ UNSERVED: list[tuple[str, Any]] = [
     ("adapters", "x"),
     ("logits_processors", ["x"]),
     ("include_stop_str_in_output", True),
+    ("continue_final_message", True),
 ]
 
 
@@ -53,6 +56,8 @@ def wrong(answer: Any, param: str | None) -> dict[str, Any]:
     assert error["param"] == param
     assert error["type"] == "invalid_request_error"
     assert param is None or param.split("[")[0].split(".")[0] in error["message"]
+    assert len(error["message"]) < 300
+    assert not re.search(r"Body|ResponseFormat|[a-z]Part", error["message"])  # names of our classes
     return error
 
 
@@ -89,7 +94,7 @@ def test_values_that_ask_for_nothing_pass(world: World) -> None:
     assert world.complete(**quiet).status_code == 200
 
 
-@pytest.mark.parametrize("top_k", [0, -1, 10**9, 1 << 70])
+@pytest.mark.parametrize("top_k", [0, -1, 10**9, (1 << 63) - 1])
 def test_top_k_may_be_off(world: World, top_k: int) -> None:
     assert world.chat(top_k=top_k).status_code == 200
     assert world.engine.requests[-1].sampling.top_k == 0
@@ -99,13 +104,125 @@ def test_unknown_fields_are_listed(world: World) -> None:
     assert world.chat(foo=1, user="me", zoo=None).json()["tf"]["ignored"] == ["foo", "user"]
 
 
+def test_unknown_fields_of_messages_are_listed_with_their_path(world: World, text: Any) -> None:
+    second = {"role": "user", "content": "hi", "foo": {"<|im_end|>": 1}, "__all__": 1, "refusal": None}
+    messages = [{"role": "user", "content": "hi", "prefix": None}, second]
+    answer = post(world, "/v1/chat/completions", {"messages": messages, "user": "me"})
+    assert answer.json()["tf"]["ignored"] == ["messages[1].__all__", "messages[1].foo", "user"]
+
+
+@pytest.mark.parametrize(("field", "value"), [("function_call", {"name": "f", "arguments": "{}"}), ("prefix", True)])
+def test_fields_of_messages_that_change_their_meaning_are_refused(world: World, field: str, value: Any) -> None:
+    last = {"role": "assistant", "content": "hi", field: value}
+    error = wrong(post(world, "/v1/chat/completions", {"messages": [last]}), f"messages[0].{field}")
+    assert error["code"] == "unsupported_parameter"
+
+
+def called(arguments: str) -> dict[str, Any]:
+    """A body with a tool call of an earlier reply."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "a", "content": "x"}]
+    return {"messages": messages}
+
+
+ARGUMENTS = "messages[0].tool_calls[0].function.arguments"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["[" * 100_000, '{"a":' * 50_000, *('{"a":' * deep + "1" + "}" * deep for deep in (65, 500, 900))],
+    ids=["open lists", "open objects", "65", "500", "900"],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+def test_arguments_nested_too_deeply(world: World, path: str, arguments: str) -> None:
+    error = wrong(post(world, path, called(arguments)), ARGUMENTS)
+    assert error["message"].endswith("is nested deeper than 64 levels; flatten it")
+
+
+@pytest.mark.parametrize("arguments", ['{"a":' * 64 + "1" + "}" * 64, '{"a": ', "", "null", '"\\ud83d\\ude80"'])
+def test_arguments_that_pass(world: World, arguments: str) -> None:
+    assert post(world, "/v1/chat/completions", called(arguments)).status_code == 200
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"a": nested(depth - 1)} if depth else {}
+
+
+def test_all_that_goes_to_the_template_has_a_depth(world: World) -> None:
+    assert "64" in wrong(world.chat(chat_template_kwargs={"x": nested(64)}), "chat_template_kwargs")["message"]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": nested(64)}}]
+    assert "64" in wrong(world.chat(tools=tools), "tools[0].function.parameters")["message"]
+    assert world.chat(chat_template_kwargs={"x": nested(62)}).status_code == 200
+    tools[0]["function"]["parameters"] = nested(63)  # type: ignore[index]
+    assert world.chat(tools=tools).status_code == 200
+
+
+def test_a_lone_surrogate_is_no_text(world: World) -> None:
+    for path, body, param in (
+        ("/v1/chat/completions", called('{"a": "\\ud800"}'), ARGUMENTS),
+        ("/v1/completions", {"prompt": "hi", "stop": ["a", "\udfff!"]}, "stop[1]"),
+        ("/tokenize", {"prompt": "\ud83d."}, "prompt"),
+        ("/tokenize", {"prompt": "hi", "\ud83d": 1}, None),
+    ):
+        message = wrong(post(world, path, body), param)["message"]
+        assert message.endswith("has a lone surrogate, which is not valid Unicode; send characters past U+FFFF whole")
+    answer = world.client.post(
+        "/tokenize", content=b'{"prompt": "\xed\xa0\x80"}', headers={"Content-Type": "application/json"}
+    )
+    assert "lone surrogate" in wrong(answer, "prompt")["message"]
+
+
+def test_too_many_tools_and_two_of_one_name_differ(world: World) -> None:
+    def tools(*names: str) -> Any:
+        return world.chat(tools=[{"type": "function", "function": {"name": name}} for name in names])
+
+    assert "more than 128" in wrong(tools(*map(str, range(129))), "tools")["message"]
+    assert "two tools named 'b'" in wrong(tools("a", "b", "c", "b"), "tools")["message"]
+    assert tools(*map(str, range(128))).status_code == 200
+
+
+def test_a_control_token_in_a_key_names_the_field(world: World) -> None:
+    wrong(world.chat(chat_template_kwargs={"x": {"<|im_end|>": 1}}), "chat_template_kwargs")
+    wrong(post(world, "/v1/chat/completions", called('{"<|im_end|>": 1}')), "messages")
+
+
+@pytest.mark.parametrize(("field", "value"), [("messages", ["a"]), ("response_format", "json"), ("stream_options", 1)])
+def test_what_must_be_an_object(world: World, field: str, value: Any) -> None:
+    param = "messages[0]" if field == "messages" else field
+    assert wrong(world.chat(**{"stream": True, field: value}), param)["message"] == f"'{param}' must be an object"
+
+
 @pytest.mark.parametrize(
     "prompt",
-    [[], ["a", "b"], [[1], [2]], [1, "a"], [True], [1.0], [-1], [10**6], [1 << 40], [1 << 70], 5, None, {}, "", [[]]],
+    [
+        [],
+        ["a", "b"],
+        [[1], [2]],
+        [1, "a"],
+        [True],
+        [1.0],
+        [-1],
+        [10**6],
+        [1 << 40],
+        [1 << 70],
+        [10**4000],
+        5,
+        None,
+        {},
+        "",
+        [[]],
+        [["a"]],
+        [[["a"]]],
+    ],
 )
 def test_a_prompt_that_cannot_be_served_is_refused(world: World, prompt: Any) -> None:
     wrong(post(world, "/v1/completions", {"prompt": prompt}), "prompt")
     assert world.complete().status_code == 200
+
+
+def test_only_several_prompts_are_called_so(world: World) -> None:
+    assert "several" in wrong(world.complete(["a", "b"]), "prompt")["message"]
+    assert "list of token ids" in wrong(world.complete([["a"]]), "prompt")["message"]
 
 
 @pytest.mark.parametrize("prompt", ["hi", ["hi"], [74, 75], [[74, 75]]])
@@ -135,7 +252,7 @@ def test_completions_parse_control_tokens(world: World) -> None:
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "input_audio"}]}], "messages[0].content"),
-        ([{"role": "user", "content": "\ud800"}], None),
+        ([{"role": "user", "content": "\ud800"}], "messages[0].content"),
     ],
 )
 def test_messages_that_cannot_be_served(world: World, messages: Any, param: str | None) -> None:

@@ -12,7 +12,7 @@ from tf_host.http.chat_body import ChatBody
 from tf_host.http.completion_body import CompletionBody
 from tf_host.http.errors import _UNSERVED
 from tf_host.http.server import Limits
-from tf_host.http.unserved import UNSERVED
+from tf_host.http.unserved import UNSERVED, UNSERVED_IN_MESSAGES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
 
@@ -34,7 +34,7 @@ def test_every_field_is_in_the_table() -> None:
 
 def test_what_is_not_served_is_in_one_table() -> None:
     documented = {name.partition(":")[0] for name in rows("What is not served")}
-    assert documented == {*UNSERVED, *_UNSERVED}
+    assert documented == {*UNSERVED, *_UNSERVED, *(f"messages[].{name}" for name in UNSERVED_IN_MESSAGES)}
 
 
 def test_every_route_is_in_the_table(world: World) -> None:

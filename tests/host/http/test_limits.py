@@ -74,6 +74,8 @@ NO_HTTP = {
     "no host": b"GET /health HTTP/1.1\r\n\r\n",
     "no header": b"GET /health HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n",
     "headers without an end": b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000,
+    "two lengths": HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths of a GET": b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
     "a bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
 }
 

@@ -79,12 +79,22 @@ def test_a_body_that_is_not_sent_as_json(world: World, kind: str) -> None:
     assert "application/json" in error_of(answer, 415)["message"]
 
 
+def test_a_compressed_body_is_415(world: World) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = world.client.post("/v1/completions", content=b'{"prompt": "hi"}', headers=headers)
+    assert "Content-Encoding" in error_of(answer, 415)["message"]
+    headers["Content-Encoding"] = "identity"
+    assert world.client.post("/v1/completions", content=b'{"prompt": "hi"}', headers=headers).status_code == 200
+
+
 def test_json_with_a_charset(world: World) -> None:
     headers = {"Content-Type": "application/json; charset=utf-8"}
     assert world.client.post("/v1/completions", content=b'{"prompt": "hi"}', headers=headers).status_code == 200
 
 
 def test_health(world: World) -> None:
+    answer = world.client.head("/health")
+    assert (answer.status_code, answer.content) == (200, b"")
     body = world.client.get("/health").json()
     assert body["status"] == "ok"
     assert body["parallel"] == 2

@@ -133,7 +133,9 @@ def test_streamed_pieces_make_the_value(lanes_world: World) -> None:
         ({"guided_choice": [5]}, "guided_choice[0]"),
         ({"guided_grammar": "start: nothing"}, "guided_grammar"),
         ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice"),
-        ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"json": {}, "regex": "a"}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"regex": "["}}, "structured_outputs.regex"),
         ({"structured_outputs": {"json": "{"}}, "structured_outputs.json"),
     ],
 )
@@ -142,3 +144,69 @@ def test_what_cannot_be_compiled_is_400(world: World, body: dict[str, Any], para
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]["param"] == param
     assert world.engine.requests == []
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            {"structured_outputs": {"structural_tag": "{}"}},
+            ("'structured_outputs.structural_tag'", "json_object, regex"),
+        ),
+        ({"structured_outputs": {"zzz": 1}}, ("'structured_outputs.zzz'", "json_object, regex")),
+        ({"structured_outputs": {"regex": "a", "zzz": 1}}, ("'structured_outputs.zzz'",)),
+        ({"structured_outputs": {}}, ("'structured_outputs'", "json_object, regex")),
+        ({"structured_outputs": {"json": None, "json_object": False}}, ("'structured_outputs'",)),
+        (
+            {"structured_outputs": {"json": {}, "regex": "a"}},
+            ("'structured_outputs.json'", "'structured_outputs.regex'"),
+        ),
+        ({"response_format": {"type": "json_object", "schema": PERSON}}, ("'response_format.schema'", "json_schema")),
+        ({"response_format": {"type": "text", "json_schema": {"schema": PERSON}}}, ("'response_format.json_schema'",)),
+        (
+            {"response_format": {"type": "json_object", "json_schema": {"schema": PERSON}}},
+            ("'response_format.json_schema'",),
+        ),
+        ({"response_format": {"type": "json_schema", "schema": PERSON}}, ("'response_format.schema'", "json_schema")),
+        ({"response_format": {"type": "json_schema", "json_schema": PERSON}}, ("'schema'",)),
+    ],
+)
+def test_no_constraint_is_dropped(world: World, body: dict[str, Any], words: tuple[str, ...]) -> None:
+    for answer in (world.chat(**body), world.complete(**body)):
+        assert answer.status_code == 400, answer.text
+        error = answer.json()["error"]
+        assert error["param"].partition(".")[0] in body
+        assert all(word in error["message"] for word in words)
+        assert error["message"].count(words[0]) == 1
+    assert world.engine.requests == []
+
+
+def test_vllms_options_that_change_nothing_pass(lanes_world: World) -> None:
+    form = {
+        "regex": "z",
+        "structural_tag": None,
+        "disable_any_whitespace": True,
+        "disable_additional_properties": False,
+    }
+    assert ids_of(lanes_world, structured_outputs=form)[1] == "z"
+    free = {"type": "text", "json_schema": None}
+    assert lanes_world.chat(max_tokens=2, response_format=free).status_code == 200
+
+
+@pytest.mark.parametrize("value", ["<|im_end|>", "a<|im_end|>b", "<|im_start|>"])
+def test_a_control_token_in_a_constraint_is_text(lanes_world: World, value: str) -> None:
+    for draft in (True, False):
+        assert ids_of(lanes_world, guided_choice=[value], draft=draft)[1] == value
+        assert json.loads(ids_of(lanes_world, guided_json={"const": value}, draft=draft)[1]) == value
+
+
+def test_a_constraint_that_grows_too_complex_is_the_requests_fault(lanes_world: World, text: Text) -> None:
+    begin = {str(text.encode("b", special=False)[0]): 50}
+    body = {"guided_regex": "b?a{1000000}", "logit_bias": begin, "max_tokens": 20}
+    error = lanes_world.chat(**body).json()["error"]
+    assert (error["code"], error["type"]) == ("grammar_failed", "invalid_request_error")
+    assert "'guided_regex' is too complex to follow" in error["message"]
+    streamed = lanes_world.chat(stream=True, **body).text
+    assert "'guided_regex' is too complex to follow" in streamed
+    assert lanes_world.client.get("/health").json()["last_error"] is None
+    assert lanes_world.chat(max_tokens=2).status_code == 200

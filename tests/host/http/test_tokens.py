@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes import tiny_tokenizer
 from tests.host.http.conftest import World
-from tf_host.text import Text
+from tf_host.text import Text, load_text
 
 
 def post(world: World, path: str, **body: Any) -> Any:
@@ -29,6 +32,19 @@ def test_a_conversation_is_tokenized_as_chat_does(world: World) -> None:
     assert answer.json()["tokens"] == list(world.engine.requests[-1].prompt)
 
 
+def test_a_conversation_with_tools_and_variables_is_too(make_world: Callable[..., World], tmp_path: Path) -> None:
+    template = "{{ tools | tojson }}{{ mood }}{{ messages[0].content }}{% if add_generation_prompt %}A:{% endif %}"
+    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, template)))
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    body = {"messages": [{"role": "user", "content": "hi"}], "tools": tools, "chat_template_kwargs": {"mood": "good"}}
+    answer = post(world, "/tokenize", **body).json()
+    world.client.post("/v1/chat/completions", json=body)
+    assert answer["tokens"] == list(world.engine.requests[-1].prompt)
+    shown = world.served.text.decode(post(world, "/tokenize", add_generation_prompt=False, **body).json()["tokens"])
+    assert shown.endswith("goodhi")
+    assert world.served.text.decode(answer["tokens"]) == shown + "A:"
+
+
 def test_tokens_become_text_again(world: World) -> None:
     tokens = post(world, "/tokenize", prompt="naïve 🚀 <|im_start|>").json()["tokens"]
     assert post(world, "/detokenize", tokens=tokens).json() == {"prompt": "naïve 🚀 <|im_start|>"}
@@ -42,6 +58,9 @@ def test_tokens_become_text_again(world: World) -> None:
         ("/tokenize", {"prompt": 5}, "prompt"),
         ("/tokenize", {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}, "prompt"),
         ("/tokenize", {"prompt": "a", "add_special_tokens": 1}, "add_special_tokens"),
+        ("/tokenize", {"prompt": "a", "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ("/tokenize", {"prompt": "a", "add_generation_prompt": False}, "add_generation_prompt"),
+        ("/tokenize", {"prompt": "a", "chat_template_kwargs": {"a": 1}}, "chat_template_kwargs"),
         ("/tokenize", {"messages": [{"role": "x", "content": "a"}]}, "messages[0].role"),
         ("/detokenize", {}, "tokens"),
         ("/detokenize", {"tokens": "a"}, "tokens"),

@@ -99,6 +99,7 @@ def test_a_template_file_that_cannot_be_read_is_refused(folder: Path) -> None:
         ("{{ messages[0]['content'] + 1 }}", "TypeError"),
         ("{{ messages[7]['content'] }}", "refuses these messages"),
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
     ],
 )
 def test_a_template_that_raises_is_a_refusal_with_its_message(folder: Path, template: str, message: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,13 +155,112 @@ def test_every_kind(text: Text, kind: str, source: Any, value: str) -> None:
         ("grammar", "start: nothing", "nothing"),
         ("grammar", "", "cannot be compiled"),
         ("regex", "a" * (1 << 17), "larger than"),
+        ("regex", "\ud800", "cannot be compiled"),
+        ("choice", ["\ud800"], "cannot be compiled"),
+        ("json", {"$ref": "#"}, "no text satisfies it"),
+        ("json", {"anyOf": [{"$ref": "#"}]}, "no text satisfies it"),
+        ("json", {"type": "array", "minItems": 1, "items": {"$ref": "#"}}, "too complex to follow"),
+        ("grammar", "root ::= root", "no text satisfies it"),
+        ("regex", r"[^\s\S]", "no text satisfies it"),
+        ("regex", "a{1000000}", "too complex to follow"),
+        ("grammar", 'start: "a" <|im_end|> "b"', "names the token <|im_end|>"),
+        ("grammar", 'start: "a" <[2]> "b"', "names the token <[2]>"),
+        ("grammar", 'start: "<" /</ <[0-9]> // <', "names the token <[0-9]>"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_with_the_reason(text: Text, kind: str, source: Any, reason: str) -> None:
-    with pytest.raises(Refused, match=reason) as caught:
+    with pytest.raises(Refused, match=re.escape(reason)) as caught:
         compiled(text, kind, source)
     assert caught.value.refusal.param == "field"
+    assert "non-verbose" not in caught.value.refusal.reason
     assert "\n" not in caught.value.refusal.reason
+
+
+CONTROL = ["<|im_end|>", "<|im_start|>", "a<|im_end|>b", "</think>", "<|endoftext|><|im_end|>"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "spelled"),
+    [
+        *[("choice", [value], value) for value in CONTROL],
+        *[("json", {"const": value}, json.dumps(value)) for value in CONTROL],
+        ("regex", r"<\|im_end\|>", "<|im_end|>"),
+        ("grammar", 'start: "<|im_end|>" // <not a token>', "<|im_end|>"),
+        ("grammar", r'root ::= "<|im_end" [|] [<>]', "<|im_end|>"),
+        ("choice", ["<|im_end|>", "<|im_end|>"], "<|im_end|>"),
+    ],
+)
+def test_a_control_token_that_is_forced_is_spelled_out(text: Text, kind: str, source: Any, spelled: str) -> None:
+    for forced in (True, False):
+        run, reply = compiled(text, kind, source), []
+        while not set(reply) & text.end_ids:
+            mask = run.mask(())
+            assert mask is not None
+            draft = run.forced() if forced else ()
+            left = spelled[len(text.decode(reply)) :]
+            draft = draft or ((text.encode(left, special=False) if left else sorted(text.end_ids))[0],)
+            assert mask[draft[0]]
+            run.commit(draft)
+            reply.extend(draft)
+        control = {text.encode(mark)[0] for mark in ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "</think>")}
+        assert not set(reply[:-1]) & control
+        assert text.decode(reply[:-1]) == spelled
+
+
+def test_an_end_that_a_grammar_names_ends_nothing_early(text: Text) -> None:
+    """Requests cannot write such a grammar; a reply that ends is complete all the same."""
+    end, [a], [b] = text.encode("<|im_end|>")[0], text.encode("a", special=False), text.encode("b", special=False)
+    run = compiled(text, "call", f'start: "a" (<[{end}]> | "c") "b"')
+    run.commit((a,))
+    mask = run.mask(())
+    assert mask is not None
+    assert set(np.flatnonzero(mask)) == set(text.encode("c", special=False))
+    assert run.allowed_prefix((end, b)) == 0
+    with pytest.raises(ValueError, match="does not allow token"):
+        run.commit((end,))
+
+
+@pytest.mark.parametrize("make", [tiny_tokenizer.byte_level, tiny_tokenizer.byte_fallback])
+def test_control_tokens_of_every_tokenizer_are_spelled_out(tmp_path: Path, make: Any) -> None:
+    text = load_text(make(tmp_path))
+    for value in ("</s>", "x<unk>", "<|im_end|>", " the"):
+        run = compiled(text, "choice", [value])
+        forced = run.forced()
+        control = {token for token, one in text.tokenizer.added_tokens_decoder.items() if one.special}
+        assert forced
+        assert not set(forced) & control
+        assert value.encode().startswith(b"".join(map(text.piece, forced)))
+
+
+def test_a_tokenizer_without_bytes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="spells text in bytes") as caught:
+        compiled(load_text(tiny_tokenizer.word_piece(tmp_path)))
+    assert caught.value.refusal.param == "field"
+
+
+def test_thousands_of_choices(text: Text) -> None:
+    choices = [*map(str, range(5000)), "", 'a\n"\\/é\u2028\x00\x7f', "/x/", "//", "#", "<x>", "🚀"]
+    run = compiled(text, "choice", choices)
+    end = min(text.end_ids)
+    for choice in choices[4990:]:
+        reply = (*text.encode(choice, special=False), end)
+        assert run.allowed_prefix(reply) == len(reply), choice
+        taken = compiled(text, "choice", choices)
+        taken.commit(reply[:1])
+        taken.mask(())
+        taken.commit(reply[1:])
+    assert run.allowed_prefix((*text.encode("50000", special=False), end)) == 3
+
+
+def test_a_limit_met_while_a_reply_is_made_names_the_field(text: Text) -> None:
+    run = compiled(text, "regex", "b?a{1000000}")
+    [a], [b] = text.encode("a", special=False), text.encode("b", special=False)
+    run.commit((b,))
+    run.mask(())
+    with pytest.raises(Refused, match="'field' is too complex to follow") as caught:
+        run.commit((a,))
+    assert "lexer" not in str(caught.value)
+    assert caught.value.refusal.status == 400
 
 
 def test_without_llguidance_the_extra_is_named(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,16 +272,16 @@ def test_without_llguidance_the_extra_is_named(text: Text, monkeypatch: pytest.M
 
 
 def test_a_call_between_marks_that_are_tokens(text: Text) -> None:
-    lark = call_grammar("<tool_call>", "</tool_call>", [SCHEMA], frozenset({"<tool_call>", "</tool_call>"}))
-    reply = walk(compiled(text, "grammar", lark), text.vocab, text.end_ids, 3)
     start, end = text.encode("<tool_call>")[0], text.encode("</tool_call>")[0]
+    lark = call_grammar("<tool_call>", "</tool_call>", [SCHEMA], {"<tool_call>": start, "</tool_call>": end})
+    reply = walk(compiled(text, "call", lark), text.vocab, text.end_ids, 3)
     assert (reply[0], reply[-2]) == (start, end)
     assert json.loads(text.decode(reply[1:-2]))["city"]
 
 
 def test_a_call_between_marks_that_are_text(text: Text) -> None:
-    lark = call_grammar("[CALL]", "", [SCHEMA], frozenset())
-    reply = walk(compiled(text, "grammar", lark), text.vocab, text.end_ids, 4)
+    lark = call_grammar("[CALL]", "", [SCHEMA], {})
+    reply = walk(compiled(text, "call", lark), text.vocab, text.end_ids, 4)
     assert text.decode(reply[:-1]).startswith("[CALL]\n{")
 
 
