@@ -85,7 +85,7 @@ def test_a_gpu_takes_the_largest_tile_that_passes():
 
 def test_the_replay_reaches_the_second_width_of_a_gpu():
     seen: list[int] = []
-    model = Probed(linear(WIDTHS), attention(lambda tile, rungs: True))
+    model = Probed(linear([1], WIDTHS[1:]), attention(lambda tile, rungs: True))
     model.on_verify = lambda windows: seen.append(sum(len(window.tokens) for window in windows))
     assert run(model, "gpu").widths == (16, 32)
     assert max(seen) > 16
