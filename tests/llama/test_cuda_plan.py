@@ -11,7 +11,7 @@ import pytest
 from mlx_lm.utils import load_model
 
 from tests.llama.reference import H200, ReferenceKernels
-from tests.llama.tiny import LLAMA3, checkpoint, config, ids, load, read
+from tests.llama.tiny import LLAMA3, both, checkpoint, config, load
 from tf_llama.config import LlamaConfig
 from tf_llama.model import LlamaModel
 from tf_llama.rows import forms
@@ -20,7 +20,7 @@ from tf_llama.rows.cuda import form as cuda_form
 from tf_llama.rows.cuda.form import CudaForm, fits
 from tf_llama.rows.cuda.trial import what_is_off
 from tf_llama.rows.gpu import GpuForm
-from tf_plugins.types import Device, Window
+from tf_plugins.types import Device
 
 CUDA = Device("gpu", "cuda", "a CUDA device, its kernels played by MLX")
 SHAPE: dict[str, Any] = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
@@ -75,16 +75,8 @@ def test_which_shapes_and_devices_they_take() -> None:
 
 def compare(model: LlamaModel, reference: Any) -> None:
     """Windows of several sizes after a prompt, within what bfloat16 rounds in every layer."""
-    prompt = ids(150)
-    cache = read(model, prompt)
-    last = prompt[-1:]
-    for size in (1, 4, 9):
-        window = [*last, *ids(size - 1, size)]
-        ours = model.verify([Window(cache, window)]).astype(mx.float32)
-        theirs = reference(mx.array([[*prompt[:-1], *window]]))[0, -size:].astype(mx.float32)
+    for ours, theirs in both(model, reference):
         assert (mx.linalg.norm(ours - theirs) / mx.linalg.norm(theirs)).item() < 0.02
-        model.keep(cache, size)
-        prompt, last = [*prompt[:-1], *window, 5], [5]
 
 
 def played(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,20 @@ import mlx.core as mx
 import pytest
 from mlx_lm.utils import load_model
 
-from tests.llama.tiny import CONTEXT, LLAMA3, SHAPES, checkpoint, config, ids, load, quiet, read, weights, wide_plan
+from tests.llama.tiny import (
+    CONTEXT,
+    LLAMA3,
+    SHAPES,
+    both,
+    checkpoint,
+    config,
+    ids,
+    load,
+    quiet,
+    read,
+    weights,
+    wide_plan,
+)
 from tf_llama.model import LlamaModel
 from tf_plugins import RowPlan
 from tf_plugins.types import Device, Window
@@ -21,18 +34,10 @@ TOLERANCE = {mx.float32: 2e-4, mx.float16: 0.05, mx.bfloat16: 0.4}
 
 
 def compare(model: LlamaModel, reference: Any, dtype: mx.Dtype) -> None:
-    prompt = ids(150)
-    cache = read(model, prompt)
-    last = prompt[-1:]
-    for size in (1, 4, 9):
-        window = [*last, *ids(size - 1, size)]
-        ours = model.verify([Window(cache, window)]).astype(mx.float32)
-        theirs = reference(mx.array([[*prompt[:-1], *window]]))[0, -size:].astype(mx.float32)
+    for ours, theirs in both(model, reference):
         assert mx.allclose(ours, theirs, rtol=0, atol=TOLERANCE[dtype]).item()
         if dtype == mx.float32:
             assert mx.argmax(ours, axis=-1).tolist() == mx.argmax(theirs, axis=-1).tolist()
-        model.keep(cache, size)
-        prompt, last = [*prompt[:-1], *window, 5], [5]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tf_llama.config import LlamaConfig
 from tf_llama.family import LlamaFamily
 from tf_llama.model import LlamaModel
 from tf_plugins import RowPlan
-from tf_plugins.types import Device
+from tf_plugins.types import Device, Window
 
 VOCAB, CONTEXT = 320, 640
 
@@ -112,3 +113,17 @@ def read(model: LlamaModel, prompt: list[int], tokens: int | None = None) -> Any
     for begin, end in model.plan.chunks(prompt):
         model.prefill(cache, prompt[begin:end])
     return cache
+
+
+def both(model: LlamaModel, reference: Any) -> Iterator[tuple[mx.array, mx.array]]:
+    """Float32 logits of windows of several sizes after a prompt: the model's, and mlx-lm's over the whole text."""
+    prompt = ids(150)
+    cache = read(model, prompt)
+    last = prompt[-1:]
+    for size in (1, 4, 9):
+        window = [*last, *ids(size - 1, size)]
+        ours = model.verify([Window(cache, window)]).astype(mx.float32)
+        theirs = reference(mx.array([[*prompt[:-1], *window]]))[0, -size:].astype(mx.float32)
+        yield ours, theirs
+        model.keep(cache, size)
+        prompt, last = [*prompt[:-1], *window, 5], [5]

@@ -8,7 +8,7 @@
 namespace tf {
 
 // Splits of SHORT keys up to UNTIL_SHORT, where few of them would leave the device idle, of MIDDLE keys up to
-// UNTIL_MIDDLE, and of LONG ones, whose sums cost little, from there on. kernels.py says how many each is.
+// UNTIL_MIDDLE, and of LONG ones, whose sums cost little, from there on. plan.py says how many each is.
 __device__ __forceinline__ int split_start(int split) {
   constexpr int A = UNTIL_SHORT / SHORT, B = A + (UNTIL_MIDDLE - UNTIL_SHORT) / MIDDLE;
   return split < A ? split * SHORT : split < B ? UNTIL_SHORT + (split - A) * MIDDLE : UNTIL_MIDDLE + (split - B) * LONG;

@@ -14,7 +14,7 @@ enum Ending { PLAIN, PARTIAL, GATED };
 //
 // Blocks of 256 threads. Each keeps one slice of the depth and takes every (gridDim.x / SLICES)th tile of 16 outputs.
 // A warp loads what it multiplies itself, AHEAD runs ahead, so that warps meet only at a tile's end.
-// Dynamic shared memory: held_bytes of kernels.py.
+// Dynamic shared memory: `held` of plan.py.
 template <int N, int K, int SLICES, int RUN, int AHEAD, Ending ENDING, typename Out>
 __device__ __forceinline__ void linear_rows(const bf16* x, const bf16* w, Out* y, int rows) {
   constexpr int WARPS = 8, DEPTH = K / SLICES, TILES = (N + 15) / 16, X_ROW = DEPTH * 2 + 16;
