@@ -38,6 +38,15 @@ def test_plain_rounds_are_queued_one_behind_another() -> None:
     assert sink.done.rounds == 30
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_queued_draw_is_keyed_by_its_own_position(seed: int) -> None:
+    model, lazy = watched()
+    wanted = request([1, 2, 3], 30, Sampling(seed=seed, temperature=1.0))
+    [sink] = decode(make_lanes(model), wanted)
+    assert sink.tokens == naive(wanted)[0]
+    assert any(lazy)
+
+
 def test_a_model_that_does_not_chain_is_never_asked_to() -> None:
     model, lazy = watched()
     model.chains = False
