@@ -93,6 +93,23 @@ def test_the_round_behind_an_end_token_is_left() -> None:
     assert sink.tokens == naive(again)[0]
 
 
+def test_a_cache_is_freed_only_once_the_queued_round_has_written_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One evaluation more before the bytes go back than where nothing is queued."""
+    plain = naive(request([1, 2, 3], 30))[0]
+    evaluate, counted = mx.eval, []
+    for chains in (False, True):
+        admission, happened = CountAdmission(), []
+        release = admission.release
+        with monkeypatch.context() as patched:
+            patched.setattr(mx, "eval", lambda *arrays, _seen=happened: (_seen.append("eval"), evaluate(*arrays)))
+            patched.setattr(admission, "release", lambda at, _seen=happened, _r=release: (_seen.append("gone"), _r(at)))
+            decode(
+                make_lanes(FakeModel(chains=chains), admission=admission), request([1, 2, 3], 30, end_ids=[plain[9]])
+            )
+        counted.append(happened.index("gone"))
+    assert counted[1] == counted[0] + 1
+
+
 def test_a_stream_that_joins_has_its_round_after_the_queued_one() -> None:
     model, _ = watched()
     lanes = make_lanes(model)
