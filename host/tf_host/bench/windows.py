@@ -129,20 +129,26 @@ class Window:
 
 
 async def run(plan: Plan, servers: Sequence[Client]) -> AsyncIterator[tuple[Window, ...]]:
-    """Run every step on every server, one window at a time; the server that goes first alternates.
+    """Run every step on every server, one window at a time, each server first, last and between equally often.
 
     Yields a step's windows in the servers' order. ``alone`` and ``serial`` are run on each server once all of them ran
     the window, so that what is timed comes first everywhere.
     """
     for step, (rep, index, cell) in enumerate(plan.steps):
         uses = plan.uses(step)
-        order = list(range(len(servers)))
         windows: dict[int, Window] = {}
-        for place in order if step % 2 == 0 else reversed(order):
+        for place in _order(rep + index, len(servers)):
             windows[place] = await _window(plan, servers[place], rep, index, cell, uses)
-        for place in order:
-            await _again(plan, servers[place], windows[place])
-        yield tuple(windows[place] for place in order)
+        for place, server in enumerate(servers):
+            await _again(plan, server, windows[place])
+        yield tuple(windows[place] for place in range(len(servers)))
+
+
+def _order(turn: int, count: int) -> list[int]:
+    """Who goes when. By the window, and not by the step: a cell would have one order in all of its windows."""
+    first = turn // 2 % count
+    order = [*range(first, count), *range(first)]
+    return order if turn % 2 == 0 else order[::-1]
 
 
 async def _window(plan: Plan, server: Client, rep: int, index: int, cell: Cell, uses: tuple[Use, ...]) -> Window:

@@ -15,7 +15,7 @@ from tf_host.bench.prompts import Prompt
 from tf_host.bench.reply import Reply
 from tf_host.bench.report import cell_record, window_record
 from tf_host.bench.summary import CellSummary, percentile, summarise
-from tf_host.bench.windows import Cell, Plan, Use, Window, run
+from tf_host.bench.windows import Cell, Plan, Use, Window, run, _order
 
 PROMPTS = tuple(Prompt(f"p{i}", "chat", text=f"{i}: {{n}}") for i in range(4))
 
@@ -121,6 +121,24 @@ def test_what_fails_both_times_alike_is_not_equal(servers: tuple[FakeServer, Fak
     assert cell.same == [1, 2]
 
 
+def test_each_server_takes_each_place_in_every_cell(servers: tuple[FakeServer, FakeServer]) -> None:
+    """With two temperatures, whoever alternated by the step would go first at one of them and last at the other."""
+    first: list[tuple[float, int]] = []
+    for index, server in enumerate(servers):
+
+        def answer(body: dict[str, Any], index: int = index) -> Script:
+            first.append((body["temperature"], index))
+            return Script(ids=[1])
+
+        server.answer = answer
+    bench(Plan(PROMPTS, levels=(1,), temperatures=(0.0, 0.7)), *servers)
+    for temperature in (0.0, 0.7):
+        leads = [index for at, index in first if at == temperature][::2]
+        assert leads.count(0) == leads.count(1) == len(PROMPTS) / 2
+    assert all(sorted(_order(turn, 3)) == [0, 1, 2] for turn in range(6))
+    assert all(sorted(_order(turn, 3)[place] for turn in range(6)) == [0, 0, 1, 1, 2, 2] for place in range(3))
+
+
 def test_two_servers_take_turns_and_are_paired(servers: tuple[FakeServer, FakeServer]) -> None:
     order: list[int] = []
     for index, (server, step) in enumerate(zip(servers, (0.01, 0.08), strict=True)):
@@ -131,7 +149,7 @@ def test_two_servers_take_turns_and_are_paired(servers: tuple[FakeServer, FakeSe
 
         server.answer = answer
     steps = bench(Plan(PROMPTS, levels=(1,)), *servers)
-    assert order == [0, 1, 1, 0, 0, 1, 1, 0]
+    assert order == [0, 1, 1, 0, 1, 0, 0, 1]
     assert [body["prompt"] for body in servers[0].bodies] == [body["prompt"] for body in servers[1].bodies]
     first, second = summarise(steps)
     assert (first.label, second.label) == ("s0", "s1")
