@@ -12,7 +12,6 @@ import pytest
 from tests.drafter.tiny import CONTEXT, VOCAB, Reference, drafter, proposed, request
 from tf_llama.drafter.kept import LEAST
 from tf_llama.drafter.proposer import LlamaDrafter
-from tf_llama.drafter.slot import Slot
 from tf_plugins.types import Growth
 
 PROMPT = [random.Random(at).randrange(VOCAB) for at in range(300)]
@@ -273,7 +272,7 @@ def test_a_failed_call_keeps_nothing_of_its_streams(monkeypatch: pytest.MonkeyPa
 
 def test_a_write_past_the_end_is_refused() -> None:
     made = drafter()
-    slot = Slot(made._running._form.weights, 64, 64)
+    slot = made._running.slot(64)
     slot.tokens = [1] * 60
     slot.wrote(slot.tail, [1] * 5, 5)
     with pytest.raises(ValueError, match="65 positions in a drafter cache of 64"):

@@ -52,22 +52,11 @@ class ReferenceKernels:
         found = mx.concatenate([turned, heads[:, turning:]], axis=1).astype(asked.dtype)
         return found[:, : self._heads], found[:, self._heads :]
 
-    def attend(
-        self,
-        queries: mx.array,
-        cache: mx.array,
-        positions: mx.array,
-        keys: int,
-        tail: mx.array | None = None,
-        base: mx.array | None = None,
-    ) -> mx.array:
+    def attend(self, queries: mx.array, cache: mx.array, positions: mx.array, keys: int) -> mx.array:
         assert positions.dtype == mx.int32
         places = positions.tolist()
         assert queries.shape[0] == len(places) <= plan.ROWS
         assert max(places) < keys
-        if tail is not None and base is not None:
-            start = base.item()
-            cache = mx.concatenate([cache[:, :start], tail], axis=1) if start else tail
         outputs = []
         for row, place in enumerate(places):
             grouped = queries[row].astype(mx.float32).reshape(self._kv_heads, -1, self._size)

@@ -15,7 +15,7 @@ from tf_host.bench.prompts import Prompt
 from tf_host.bench.reply import Reply
 from tf_host.bench.report import cell_record, window_record
 from tf_host.bench.summary import CellSummary, percentile, summarise
-from tf_host.bench.windows import Cell, Plan, Use, Window, run, _order
+from tf_host.bench.windows import Cell, Plan, Use, Window, _order, run
 
 PROMPTS = tuple(Prompt(f"p{i}", "chat", text=f"{i}: {{n}}") for i in range(4))
 

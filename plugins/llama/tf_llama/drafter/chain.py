@@ -10,7 +10,7 @@ import mlx.core as mx
 
 from tf_llama.drafter.form import Form
 from tf_llama.drafter.forward import Forward, Part
-from tf_llama.drafter.slot import Slot, slot_bytes
+from tf_llama.drafter.slot import Layout, Slot
 
 __all__ = ["Chain", "Turn"]
 
@@ -47,20 +47,25 @@ class Chain:
         self._form = form
         self._forward = forward
         self._noise = noise
+        self._layout = self._laid(form)
         self.ids = form.weights.head.shape[1]
-        self.tail = form.tail
+
+    @property
+    def tail(self) -> int:
+        """Recent positions that a slot keeps beside its cache."""
+        return self._layout.tail
 
     def slot(self, capacity: int) -> Slot:
         """A fresh cache for ``capacity`` positions."""
-        return Slot(self._form.weights, capacity, self.tail)
+        return Slot(self._layout, capacity)
 
     def slot_bytes(self, capacity: int) -> int:
         """Bytes of such a cache."""
-        return slot_bytes(self._form.weights, capacity, self.tail)
+        return self._layout.nbytes(capacity)
 
     def finite(self) -> bool:
         """Whether the weights compute numbers, by one row of logits."""
-        part = Part.of(self.slot(1), 1)
+        part = self._part(self.slot(1), 1)
         rows = self._forward.rows(mx.array([0]), self._form.angles(mx.array([0])), [part])
         return bool(mx.all(mx.isfinite(self._forward.logits(rows))).item())
 
@@ -73,7 +78,7 @@ class Chain:
         """Read tokens into a slot whose tail is empty, a tail at a time."""
         for start in range(0, len(tokens), self.tail):
             chunk = list(tokens[start : start + self.tail])
-            part = Part.of(slot, len(chunk))
+            part = self._part(slot, len(chunk))
             angles = self._form.angles(mx.arange(slot.length, slot.length + len(chunk)))
             self._forward.rows(mx.array(chunk), angles, [part])
             mx.eval(part.tail)
@@ -87,7 +92,7 @@ class Chain:
         Every step is sent off as it is made and takes its tokens from the one before; they come back together, once.
         """
         ends = [turn.slot.length + len(turn.unread) for turn in turns]
-        parts = [Part.of(turn.slot, len(turn.unread)) for turn in turns]
+        parts = [self._part(turn.slot, len(turn.unread)) for turn in turns]
         angles, at = self._angles(turns), sum(len(turn.unread) for turn in turns)
         rows = self._forward.rows(mx.array([token for turn in turns for token in turn.unread]), angles[:at], parts)
         rows = rows if at == len(turns) else rows[mx.array(_lasts(turns))]
@@ -111,6 +116,14 @@ class Chain:
         for turn, part, draft in zip(turns, parts, drafts, strict=True):
             turn.slot.wrote(part.tail, [*turn.unread, *draft[:-1]], len(turn.unread))
         return drafts
+
+    def _laid(self, form: Form) -> Layout:
+        weights = form.weights
+        return Layout(len(weights.layers), 2 * weights.kv_heads, weights.head_size, form.tail, weights.dtype)
+
+    def _part(self, slot: Slot, rows: int) -> Part:
+        """A slot as a forward reads it; while that lives, the slot must not be flushed."""
+        return Part.of(slot.cache, len(slot.tokens), slot.tail, len(slot.recent), rows)
 
     def _angles(self, turns: Sequence[Turn]) -> mx.array:
         """Of all rows of the call, in the order that they are computed."""

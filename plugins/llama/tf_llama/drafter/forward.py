@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from tf_llama.drafter.form import Form
-from tf_llama.drafter.slot import Slot
 
 __all__ = ["Forward", "Part"]
 
@@ -24,8 +23,6 @@ class Part:
         at: rows that the tail holds; a forward adds its own.
         rows: this stream's rows in the next forward.
         start: ``at`` as an array ``[1]``, which all layers share.
-        base: positions that the cache holds.
-        caches: an array a layer, keys over values as they lie; empty for an empty cache.
     """
 
     keys: list[mx.array]
@@ -34,18 +31,18 @@ class Part:
     at: int
     rows: int
     start: mx.array
-    base: int
-    caches: list[mx.array]
 
     @classmethod
-    def of(cls, slot: Slot, rows: int) -> Part:
-        """A stream's part; while it lives, its slot must not be flushed in place."""
-        length, half = len(slot.tokens), slot.cache[0].shape[0] // 2
-        held = slot.cache if length else []
+    def of(cls, caches: Sequence[mx.array], length: int, tail: Sequence[mx.array], at: int, rows: int) -> Part:
+        """Of ``length`` positions in ``caches``, an array a layer, ``[2 kv heads, capacity, head size]``.
+
+        While it lives, the caches must not be written in place.
+        """
+        half = caches[0].shape[0] // 2
+        held = caches if length else []
         keys = [cache[:half, :length].swapaxes(-1, -2) for cache in held]
         values = [cache[half:, :length] for cache in held]
-        at = len(slot.recent)
-        return cls(keys, values, list(slot.tail), at, rows, mx.array([at]), length, list(held))
+        return cls(keys, values, list(tail), at, rows, mx.array([at]))
 
 
 class Forward:

@@ -26,8 +26,11 @@ class GpuForm:
         table = inner.embed_tokens.weight
         head = (table if model.args.tie_word_embeddings else model.lm_head.weight)[:ids].T
         mx.eval(table, head, inner.norm.weight)
-        layers = taken(inner.layers, self._layer)
+        layers = self._layers(inner.layers)
         self.weights = Weights(self._heads, self._kv_heads, self._size, table, layers, inner.norm.weight, head)
+
+    def _layers(self, blocks: list[Any]) -> tuple[Layer, ...]:
+        return taken(blocks, self._layer)
 
     def _layer(self, block: Any) -> Layer:
         attention, mlp = block.self_attn, block.mlp

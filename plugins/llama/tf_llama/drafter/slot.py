@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import mlx.core as mx
 
-from tf_llama.drafter.weights import Weights
-
-__all__ = ["ROUND", "Slot", "slot_bytes"]
+__all__ = ["ROUND", "Layout", "Slot"]
 
 ROUND = 64
 """Positions that a cache's length is rounded up to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a slot's arrays are.
+
+    Attributes:
+        arrays: how many: one a layer, or one for all of them.
+        lanes: keys' heads and values' heads in each.
+        size: numbers a head has.
+        tail: positions of a tail.
+        dtype: of all of them.
+    """
+
+    arrays: int
+    lanes: int
+    size: int
+    tail: int
+    dtype: mx.Dtype
+
+    def nbytes(self, capacity: int) -> int:
+        """Bytes of a slot for ``capacity`` positions."""
+        return self.arrays * self.lanes * self.size * (_rounded(capacity) + self.tail) * self.dtype.size
 
 
 class Slot:
@@ -23,18 +45,18 @@ class Slot:
     Attributes:
         tokens: ids whose rows are in the cache.
         recent: ids whose rows are in the tail, drafts that may not stand included.
-        cache: an array a layer, ``[2 kv heads, capacity, head size]``, keys then values.
-        tail: an array a layer, ``[2 kv heads, tail, head size]``.
+        cache: arrays ``[lanes, capacity, head size]``, keys then values of a layer.
+        tail: arrays ``[lanes, tail, head size]``.
     """
 
-    def __init__(self, weights: Weights, capacity: int, tail: int) -> None:
-        shape, count = (2 * weights.kv_heads, weights.head_size), len(weights.layers)
+    def __init__(self, layout: Layout, capacity: int) -> None:
         self.capacity = _rounded(capacity)
         self.tokens: list[int] = []
         self.recent: list[int] = []
         self._sure = 0
-        self.cache = [mx.zeros([shape[0], self.capacity, shape[1]], dtype=weights.dtype) for _ in range(count)]
-        self.tail = [mx.zeros([shape[0], tail, shape[1]], dtype=weights.dtype) for _ in range(count)]
+        lanes, size, dtype, count = layout.lanes, layout.size, layout.dtype, range(layout.arrays)
+        self.cache = [mx.zeros([lanes, self.capacity, size], dtype=dtype) for _ in count]
+        self.tail = [mx.zeros([lanes, layout.tail, size], dtype=dtype) for _ in count]
         mx.eval(self.cache, self.tail)
 
     @property
@@ -65,15 +87,21 @@ class Slot:
 
     def flush(self) -> None:
         """Move the tail into the cache, in place: nothing that reads the cache may be under way."""
-        start, rows = len(self.tokens), len(self.recent)
-        if start + rows > self.capacity:
-            # An update past the end would overwrite the next head.
-            raise ValueError(f"{start + rows} positions in a drafter cache of {self.capacity}")
-        for cache, tail in zip(self.cache, self.tail, strict=True):
-            cache[:, start : start + rows] = tail[:, :rows]
+        self.put(self.tail, self.recent)
         mx.eval(self.cache)
-        self.tokens += self.recent
         self.clear_tail()
+
+    def put(self, rows: Sequence[mx.array], tokens: Sequence[int]) -> None:
+        """Write ``tokens``' rows, the first of each array ``[lanes, rows, head size]``, once the cache is evaluated."""
+        start, count = len(self.tokens), len(tokens)
+        if not count:
+            return
+        if start + count > self.capacity:
+            # An update past the end would overwrite the next head.
+            raise ValueError(f"{start + count} positions in a drafter cache of {self.capacity}")
+        for cache, fresh in zip(self.cache, rows, strict=True):
+            cache[:, start : start + count] = fresh[:, :count]
+        self.tokens += tokens
 
     def clear_tail(self) -> None:
         """Forget the tail's rows."""
@@ -103,12 +131,6 @@ class Slot:
             cache[:, :rows] = old.cache[at][:, :rows]
             mx.eval(cache)
             old.cache[at] = mx.zeros([0])
-
-
-def slot_bytes(weights: Weights, capacity: int, tail: int) -> int:
-    """Bytes of a slot for ``capacity`` positions."""
-    positions = _rounded(capacity) + tail
-    return len(weights.layers) * 2 * weights.kv_heads * weights.head_size * positions * weights.dtype.size
 
 
 def _rounded(capacity: int) -> int:

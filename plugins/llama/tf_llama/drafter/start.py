@@ -10,7 +10,9 @@ import mlx.core as mx
 from tf_llama.config import LlamaConfig
 from tf_llama.drafter.chain import Chain
 from tf_llama.drafter.cpu_form import CpuForm
-from tf_llama.drafter.cuda_form import CudaForm, forward, possible
+from tf_llama.drafter.cuda.chain import chain as cuda_chain
+from tf_llama.drafter.cuda.chain import possible
+from tf_llama.drafter.cuda.form import CudaForm
 from tf_llama.drafter.form import Form
 from tf_llama.drafter.forward import Forward
 from tf_llama.drafter.gpu_form import GpuForm
@@ -39,7 +41,7 @@ def start(module: Any, checkpoint: Checkpoint, target: TargetFacts) -> LlamaDraf
     chain = drafter = None
     try:
         module.set_dtype(getattr(mx, checkpoint.dtype))
-        chain = Chain(*_running(module, checkpoint, target), target.noise)
+        chain = _chain(module, checkpoint, target)
         drafter = LlamaDrafter(chain, checkpoint.name, checkpoint.context, target.parallel)
         warm(drafter, chain.ids, min(checkpoint.context, 2 * PROMPT))
         if not chain.finite():
@@ -57,20 +59,21 @@ def start(module: Any, checkpoint: Checkpoint, target: TargetFacts) -> LlamaDraf
         raise
 
 
-def _running(module: Any, checkpoint: Checkpoint, target: TargetFacts) -> tuple[Form, Forward]:
-    """The form of the target's device, with the module's weights, and the forward through it."""
+def _chain(module: Any, checkpoint: Checkpoint, target: TargetFacts) -> Chain:
+    """In the form of the target's device, with the module's weights."""
     ids = min(target.vocab, checkpoint.vocab)
     if target.device.kind == "cpu":
-        form: Form = CpuForm(module, ids)
-        return form, Forward(form)
+        return _stepped(CpuForm(module, ids), target)
     device = processor() if target.device.backend == "cuda" else None
     if device:
         config = LlamaConfig.parse(checkpoint.config, checkpoint.folder / "config.json")
         if possible(config, getattr(mx, checkpoint.dtype), device):
-            form = CudaForm(module, ids, device)
-            return form, forward(form)
-    form = GpuForm(module, ids)
-    return form, Forward(form)
+            return cuda_chain(CudaForm(module, ids), config, device, target.noise)
+    return _stepped(GpuForm(module, ids), target)
+
+
+def _stepped(form: Form, target: TargetFacts) -> Chain:
+    return Chain(form, Forward(form), target.noise)
 
 
 def warm(drafter: LlamaDrafter, ids: int, context: int) -> None:

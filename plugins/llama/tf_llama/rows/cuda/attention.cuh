@@ -21,14 +21,12 @@ __device__ __forceinline__ int split_of(int position) {
                                    : B + (position - UNTIL_MIDDLE) / LONG;
 }
 
-// queries [rows, HEADS, SIZE], cache [2 KV, capacity, SIZE], keys over values; positions [rows]. Keys from base[0] on
-// are those of tail [2 KV, tail_capacity, SIZE].
+// queries [rows, HEADS, SIZE], cache [2 KV, capacity, SIZE], keys over values; positions [rows].
 // sums [splits, rows, HEADS, SIZE], weights [splits, rows, HEADS, 2]: greatest score and sum of powers of two.
 // Blocks (KV, splits) of HEADS / KV warps, a warp a head.
 template <int HEADS, int KV, int SIZE>
-__device__ __forceinline__ void attend_split(const bf16* queries, const bf16* cache, const bf16* tail, const int* base,
-                                             const int* positions, float* sums, float* weights, int rows, int capacity,
-                                             int tail_capacity) {
+__device__ __forceinline__ void attend_split(const bf16* queries, const bf16* cache, const int* positions, float* sums,
+                                             float* weights, int rows, int capacity) {
   constexpr int GROUP = HEADS / KV, THREADS = GROUP * 32, KEYS = 32, STEPS = SIZE / 16, ROW = SIZE * 2 + 16;
   __shared__ __align__(16) unsigned char memory[2][2][KEYS * ROW];  // [stage][keys, values]
   const int kv = blockIdx.x, split = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -50,7 +48,6 @@ __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* ca
 #pragma unroll
   for (int half = 0; half < 2; ++half) seen[half] = group + half * 8 < rows ? positions[group + half * 8] : -1;
 
-  const int from = base[0];
   auto load = [&](int stage, int at) {
 #pragma unroll
     for (int which = 0; which < 2; ++which) {
@@ -58,9 +55,7 @@ __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* ca
       for (int part = threadIdx.x; part < KEYS * SIZE / 8; part += THREADS) {
         const int key = part / (SIZE / 8), piece = part % (SIZE / 8);
         const int place = min(at + key, last);  // what is past the last row is not seen, but must be there
-        const bf16* row = place < from ? cache + (size_t(which * KV + kv) * capacity + place) * SIZE
-                                       : tail + (size_t(which * KV + kv) * tail_capacity + place - from) * SIZE;
-        copy_16(to + key * ROW + piece * 16, row + piece * 8);
+        copy_16(to + key * ROW + piece * 16, cache + (size_t(which * KV + kv) * capacity + place) * SIZE + piece * 8);
       }
     }
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -6,42 +6,53 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
+from types import ModuleType
 
 import mlx.core as mx
 
 from tf_llama.rows.cuda import plan
 
-__all__ = ["Kernel", "kernel", "run", "source_digest"]
+__all__ = ["COMMON", "Kernel", "constants", "digest", "kernel", "run", "source_digest", "text"]
 
 Kernel = Callable[..., list[mx.array]]
 
-_FILES = ("common.cuh", "linear.cuh", "attention.cuh", "between.cuh")
+COMMON = "common.cuh"
+"""What all kernels begin with."""
+
+_FILES = (COMMON, "linear.cuh", "attention.cuh", "between.cuh")
+_SPLITS = ("SHORT", "UNTIL_SHORT", "MIDDLE", "UNTIL_MIDDLE", "LONG")
+_WHOLE = ("#pragma once", '#include "')
 
 
-def _text(name: str) -> str:
-    return (resources.files(__package__) / name).read_text("utf-8")
+@cache
+def text(name: str, package: str = __package__) -> str:
+    """A file of a package, without what only a compiler of whole files needs."""
+    lines = (resources.files(package) / name).read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith(_WHOLE)) + "\n"
+
+
+def constants(module: ModuleType, names: Sequence[str]) -> str:
+    """A module's whole numbers as CUDA constants."""
+    lines = (f"constexpr int {name} = {getattr(module, name)};" for name in names)
+    return "\n".join(("namespace tf {", *lines, "}", ""))
+
+
+def digest(*texts: str) -> str:
+    """Names kernels by their code and how it is called: MLX keeps compiled ones on disk by their names alone."""
+    return hashlib.sha256("".join(texts).encode()).hexdigest()[:12]
 
 
 @cache
 def _sources() -> dict[str, str]:
-    """The files' texts without what only a compiler of whole files needs."""
-    skipped = ("#pragma once", '#include "')
-
-    def read(name: str) -> str:
-        return "\n".join(line for line in _text(name).splitlines() if not line.startswith(skipped)) + "\n"
-
-    names = ("SHORT", "UNTIL_SHORT", "MIDDLE", "UNTIL_MIDDLE", "LONG")
-    constants = "\n".join(f"constexpr int {name} = {getattr(plan, name)};" for name in names)
-    texts = {name: read(name) for name in _FILES}
-    texts["attention.cuh"] = f"namespace tf {{\n{constants}\n}}\n{texts['attention.cuh']}"
+    texts = {name: text(name) for name in _FILES}
+    texts["attention.cuh"] = constants(plan, _SPLITS) + texts["attention.cuh"]
     return texts
 
 
 @cache
 def source_digest() -> str:
-    """Names the kernels' code and how it is called: MLX keeps compiled ones on disk by their names alone."""
-    texts = (*_sources().values(), *map(_text, ("kernels.py", "plan.py")))
-    return hashlib.sha256("".join(texts).encode()).hexdigest()[:12]
+    """Names the kernels beside this."""
+    return digest(*_sources().values(), *map(text, ("kernels.py", "plan.py")))
 
 
 @cache
@@ -71,7 +82,7 @@ def kernel(
         input_names=list(inputs),
         output_names=list(outputs),
         source=f"::tf::{function}{call};",
-        header=sources["common.cuh"] + sources[file],
+        header=sources[COMMON] + sources[file],
         shared_memory=memory,
     )
     return made

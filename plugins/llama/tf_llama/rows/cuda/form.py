@@ -15,7 +15,7 @@ from tf_llama.rows.form import Taps
 from tf_llama.rows.gpu import GpuForm
 from tf_llama.rows.weights import Linear
 
-__all__ = ["CudaForm", "fits", "turned"]
+__all__ = ["CudaForm", "even", "fits", "turned"]
 
 _HEADS_A_GROUP = 8
 _SIZES = (64, 128)
@@ -28,6 +28,11 @@ On others they may be slower than MLX's, and nobody has looked."""
 def fits(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
     """Whether the kernels compute this shape on this device. What does not fit runs on MLX's own."""
     depths = (config.hidden, config.heads * config.head_dim, config.mlp)
+    return even(config, dtype, device) and all(plan.slices(depth, device.shared) for depth in depths)
+
+
+def even(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
+    """What kernels of whole warps and eights ask of a device and of a shape, its depths aside."""
     return (
         device.major >= _MAJOR
         and device.shared >= _SHARED
@@ -37,7 +42,6 @@ def fits(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
         and config.hidden % 8 == 0
         and config.mlp % 8 == 0
         and not (config.attention_bias or config.mlp_bias)
-        and all(plan.slices(depth, device.shared) for depth in depths)
     )
 
 

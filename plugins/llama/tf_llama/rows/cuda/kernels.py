@@ -32,8 +32,7 @@ class Kernels:
         self._device = device
         self._heads, self._kv_heads, self._size = heads, kv_heads, size
         self._eps = mx.array([eps])
-        self._never = mx.array([2**30], mx.int32)
-        mx.eval(self._eps, self._never)
+        mx.eval(self._eps)
 
     def slices(self, depth: int) -> int | None:
         """Parts that a product of this depth is summed in."""
@@ -83,15 +82,7 @@ class Kernels:
         queries, written = self._each(call, [asked, angles], self._shape(), shapes, asked.size // 2)
         return queries, written
 
-    def attend(
-        self,
-        queries: mx.array,
-        cache: mx.array,
-        positions: mx.array,
-        keys: int,
-        tail: mx.array | None = None,
-        base: mx.array | None = None,
-    ) -> mx.array:
+    def attend(self, queries: mx.array, cache: mx.array, positions: mx.array, keys: int) -> mx.array:
         """``[R, heads size]`` of ``queries [R, heads, size]`` over keys of ``cache [2 kv heads, capacity, size]``.
 
         Args:
@@ -99,20 +90,15 @@ class Kernels:
             cache: keys, then values.
             positions: int32 ``[R]``; a row sees the keys up to its own.
             keys: more than any position.
-            tail: keys and values, laid out as the cache's, of the positions from ``base`` on.
-            base: int32 ``[1]``.
         """
         rows, splits = queries.shape[0], plan.splits(keys)
-        inputs = ("queries", "cache", "tail", "base", "positions")
-        arguments = (
-            "<HEADS, KV, SIZE>(queries, cache, tail, base, positions, sums, weights, queries_shape[0], cache_shape[1], "
-            "tail_shape[1])"
-        )
+        inputs = ("queries", "cache", "positions")
+        arguments = "<HEADS, KV, SIZE>(queries, cache, positions, sums, weights, queries_shape[0], cache_shape[1])"
         split = kernel("attention.cuh", "attend_split", inputs, ("sums", "weights"), arguments)
         threads = self._heads // self._kv_heads * 32
         shapes = [(splits, rows, self._heads, self._size), (splits, rows, self._heads, 2)]
         grid = (self._kv_heads * threads, splits)
-        given = [queries, cache, cache if tail is None else tail, self._never if base is None else base, positions]
+        given = [queries, cache, positions]
         sums, weights = run(split, given, self._shape(), grid, threads, shapes, [mx.float32] * 2)
         arguments = "<HEADS, SIZE>(sums, weights, positions, y, sums_shape[1])"
         total = kernel("attention.cuh", "attend_sum", ("sums", "weights", "positions"), ("y",), arguments)

@@ -1,0 +1,1 @@
+"""Whole chains of drafts in one launch, on CUDA devices that can."""

@@ -1,0 +1,127 @@
+"""Chains of one launch each: the host asks once, and reads the drafts back once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from tf_llama.config import LlamaConfig
+from tf_llama.drafter.chain import Chain, Turn
+from tf_llama.drafter.cuda import plan
+from tf_llama.drafter.cuda.form import CudaForm
+from tf_llama.drafter.cuda.kernel import DraftKernel, Given
+from tf_llama.drafter.cuda.schedule import passes
+from tf_llama.drafter.cuda.trial import what_is_off
+from tf_llama.drafter.form import Form
+from tf_llama.drafter.forward import Forward, Part
+from tf_llama.drafter.slot import Layout, Slot
+from tf_llama.rows.cuda.form import even
+from tf_llama.rows.cuda.processor import Processor
+
+__all__ = ["CudaChain", "chain", "possible"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class CudaChain(Chain):
+    """Prompts are read through MLX, chains run in the kernel.
+
+    A slot has one array for all layers. A chain writes a tail of its own, and what stands of it goes into the cache
+    before the next.
+
+    Args:
+        form: the drafter's weights, stacked.
+        forward: through MLX's operations.
+        noise: as ``Chain``'s.
+        kernel: runs the chains.
+    """
+
+    def __init__(self, form: CudaForm, forward: Forward, noise: Callable[[int, int], Any], kernel: DraftKernel) -> None:
+        super().__init__(form, forward, noise)
+        self._turned, self._chunk, self._kernel = form.turns, form.tail, kernel
+        self._given_up = False
+
+    def release(self) -> None:
+        del self._kernel, self._turned
+        super().release()
+
+    def read(self, slot: Slot, tokens: Sequence[int]) -> None:
+        for start in range(0, len(tokens), self._chunk):
+            chunk = list(tokens[start : start + self._chunk])
+            part = self._part(slot, len(chunk))
+            self._forward.rows(
+                mx.array(chunk), self._form.angles(mx.arange(slot.length, slot.length + len(chunk))), [part]
+            )
+            written = mx.concatenate(part.tail)
+            mx.eval(written)
+            del part  # its views of the cache would make the writing a copy
+            slot.put([written], chunk)
+            mx.eval(slot.cache)
+
+    def draft(self, turns: Sequence[Turn]) -> list[list[int]]:
+        if self._given_up:
+            raise RuntimeError("the drafter's kernel was given up")
+        drafts: list[list[int]] = []
+        for start in range(0, len(turns), plan.STREAMS):
+            # One after another: two launches at once would wait for each other's blocks.
+            drafts += self._launched(turns[start : start + plan.STREAMS])
+        return drafts
+
+    def _launched(self, turns: Sequence[Turn]) -> list[list[int]]:
+        for turn in turns:
+            turn.slot.put(turn.slot.tail, turn.slot.recent)
+            turn.slot.clear_tail()
+        found = passes(turns, self._kernel.rows)
+        places = [row.position for one in found for row in one + [one[-1]] * (self._kernel.rows - len(one))]
+        tokens, written = self._kernel(found, self._turned(places), [self._given(turn) for turn in turns])
+        drawn: Any = tokens.tolist()
+        if drawn[-1]:
+            self._given_up = True
+            raise RuntimeError("the drafter's kernel was given up: its blocks were not all on the device for a second")
+        steps, drafts = turns[0].most, []
+        for at, turn in enumerate(turns):
+            draft = drawn[at * steps : at * steps + turn.most]
+            turn.slot.wrote([written[at]], [*turn.unread, *draft[:-1]], len(turn.unread))
+            drafts.append(draft)
+        return drafts
+
+    def _given(self, turn: Turn) -> Given:
+        noise = None
+        if turn.temperature:
+            end = turn.slot.length + len(turn.unread)
+            noise = mx.stack([self._noise(turn.seed, end + step)[: self.ids] for step in range(turn.most)])
+        return Given(turn.slot.cache[0], len(turn.slot.tokens), turn.temperature, noise)
+
+    def _laid(self, form: Form) -> Layout:
+        weights = form.weights
+        lanes = len(weights.layers) * 2 * weights.kv_heads
+        return Layout(1, lanes, weights.head_size, plan.TAIL, weights.dtype)
+
+    def _part(self, slot: Slot, rows: int) -> Part:
+        """A layer at a time, as a forward reads it, with a fresh tail."""
+        weights = self._form.weights
+        caches = mx.split(slot.cache[0], len(weights.layers))
+        tail = mx.zeros((2 * weights.kv_heads, rows, weights.head_size), weights.dtype)
+        return Part.of(caches, len(slot.tokens), [tail] * len(caches), 0, rows)
+
+
+def possible(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
+    """Whether the kernel drafts with a model of this shape on this device."""
+    return even(config, dtype, device) and plan.rows(config, device.shared) is not None
+
+
+def chain(form: CudaForm, config: LlamaConfig, device: Processor, noise: Callable[[int, int], Any]) -> Chain:
+    """Through the kernel where it drafts what MLX drafts, else through MLX."""
+    forward = Forward(form)
+    made = CudaChain(form, forward, noise, DraftKernel(device, config, form.stacks))
+    try:
+        off = what_is_off(made, form, forward)
+    except Exception as error:
+        off = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    if off:
+        _LOG.warning("the drafter runs without the CUDA kernel of tf-plugins: %s", off)
+        return Chain(form, forward, noise)
+    return made

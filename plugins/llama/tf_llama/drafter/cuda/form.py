@@ -1,0 +1,74 @@
+"""A drafter's weights for the kernel: all layers of a kind in one array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from tf_llama.drafter.gpu_form import GpuForm
+from tf_llama.drafter.weights import Layer, Linear
+from tf_llama.rows.cuda.form import turned
+
+__all__ = ["CudaForm", "Stacks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """Weights ``[layers, out, in]`` and norms ``[layers, D]``; table and head ``[ids, D]``."""
+
+    table: mx.array
+    attend_norms: mx.array
+    attend: mx.array
+    output: mx.array
+    mlp_norms: mx.array
+    gate_up: mx.array
+    down: mx.array
+    norm: mx.array
+    head: mx.array
+
+    def arrays(self) -> list[mx.array]:
+        return [getattr(self, name) for name in self.__slots__]
+
+
+class CudaForm(GpuForm):
+    """MLX's operations, on views of the stacked weights; the kernel reads the stacks."""
+
+    def __init__(self, model: Any, ids: int) -> None:
+        self._stacked: dict[str, mx.array] = {}
+        super().__init__(model, ids)
+        weights = self.weights
+        self.stacks = Stacks(weights.table, norm=weights.norm, head=weights.head.T, **self._stacked)
+        mx.eval(self.stacks.arrays())
+
+    def turns(self, positions: list[int]) -> mx.array:
+        """Float32 ``[R, head size]``: cosines, then sines, of every position's angles."""
+        return turned(self._rope, positions, self._size)
+
+    def _layers(self, blocks: list[Any]) -> tuple[Layer, ...]:
+        stacked, count = self._stacked, len(blocks)
+        for at, block in enumerate(blocks):
+            layer = self._layer(block)
+            blocks[at] = block = None
+            arrays = {
+                "attend_norms": layer.attend_norm,
+                "attend": layer.attend.weight.T,
+                "output": layer.output.weight.T,
+                "mlp_norms": layer.mlp_norm,
+                "gate_up": layer.gate_up.weight.T,
+                "down": layer.down.weight.T,
+            }
+            for name, array in arrays.items():
+                if not at:
+                    stacked[name] = mx.zeros((count, *array.shape), array.dtype)
+                stacked[name][at] = array
+            mx.eval(stacked)  # one layer at a time is there twice
+        return tuple(
+            Layer(
+                *(Linear(stacked[name][at].T) for name in ("attend", "output", "gate_up", "down")),
+                stacked["attend_norms"][at],
+                stacked["mlp_norms"][at],
+            )
+            for at in range(count)
+        )

@@ -1,0 +1,153 @@
+"""The CUDA files beside this as a function of MLX arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from tf_llama.config import LlamaConfig
+from tf_llama.drafter.cuda import plan
+from tf_llama.drafter.cuda.form import Stacks
+from tf_llama.drafter.cuda.schedule import Row
+from tf_llama.rows.cuda.compiling import COMMON, Kernel, constants, digest, text
+from tf_llama.rows.cuda.processor import Processor
+
+__all__ = ["DraftKernel", "Given"]
+
+_FILES = ("dots.cuh", "keys.cuh", "meeting.cuh", "chain.cuh")
+_CONSTANTS = ("STREAMS", "FIELDS", "WARPS", "MOST_PARTS", "KEYS_A_PART")
+_PLACES = range(plan.STREAMS)
+_INPUTS = (
+    *("schedule", "scales", "angles", "noise", "turns", "eps"),
+    *("table", "attend_norms", "attend", "output", "mlp_norms", "gate_up", "down", "norm", "head"),
+    *(f"cache{at}" for at in _PLACES),
+)
+_OUTPUTS = (
+    *("tokens", "hidden", "queries", "sums", "shares", "inner", "best"),
+    *(f"written{at}" for at in _PLACES),
+)
+_SOURCE = """
+const ::tf::Weights weights{table, attend_norms, attend, output, mlp_norms, gate_up, down, norm, head};
+const ::tf::Scratch scratch{hidden, queries, sums, shares, inner, best};
+const ::tf::bf16* const caches[] = {cache0, cache1, cache2, cache3};
+const int capacities[] = {cache0_shape[1], cache1_shape[1], cache2_shape[1], cache3_shape[1]};
+::tf::bf16* const written[] = {written0, written1, written2, written3};
+::tf::draft_chain<L, H, HEADS, KV, SIZE, I, V, ROWS, TAIL>(schedule, scales, angles, noise, turns, eps, weights, caches,
+                                                          capacities, written, scratch, tokens);
+"""
+_TURNS = 64
+"""Numbers, of which the kernel uses two that lie in lines of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A stream as the kernel sees it.
+
+    Attributes:
+        cache: ``[layers * 2 kv heads, capacity, head size]``, keys over values layer after layer.
+        base: positions in it.
+        temperature: 0 for greedy.
+        noise: float32 ``[steps, ids]`` where the temperature is not 0.
+    """
+
+    cache: mx.array
+    base: int
+    temperature: float
+    noise: mx.array | None
+
+
+class DraftKernel:
+    """Launches of the kernel for one drafter.
+
+    Args:
+        device: what it runs on.
+        config: the drafter's shape.
+        stacks: its weights.
+    """
+
+    def __init__(self, device: Processor, config: LlamaConfig, stacks: Stacks) -> None:
+        self.rows = plan.rows(config, device.shared) or 0
+        self._blocks, self._config, self._stacks = device.multiprocessors, config, stacks
+        self._kernel = _compiled(plan.memory(config, self.rows))
+        self._eps, self._silent = mx.array([config.eps]), mx.zeros((1, 1))
+        mx.eval(self._eps, self._silent)
+
+    def __call__(
+        self, passes: Sequence[Sequence[Row]], angles: mx.array, streams: Sequence[Given]
+    ) -> tuple[mx.array, list[mx.array]]:
+        """Drafts of up to ``plan.STREAMS`` streams.
+
+        Args:
+            passes: at most ``rows`` rows each.
+            angles: float32 ``[passes * rows, head size]``, cosines then sines of every row's position.
+            streams: in the rows' order of them.
+
+        Returns:
+            int32 ``[STREAMS * steps + 1]``: drafts by streams, then 1 where the chain was given up; and for every
+            stream the keys and values from its base on, ``[layers * 2 kv heads, TAIL, head size]``.
+        """
+        config, rows, stacks = self._config, self.rows, self._stacks
+        steps = 1 + max(row.draw for one in passes for row in one)
+        missing = plan.STREAMS - len(streams)
+        caches = [stream.cache for stream in streams] + [streams[0].cache] * missing
+        noise = [stream.noise for stream in streams if stream.noise is not None]
+        scales = [1 / stream.temperature if stream.temperature else 0.0 for stream in streams] + [0.0] * missing
+        lanes, size = config.layers * 2 * config.kv_heads, config.head_dim
+        attended = (plan.MOST_PARTS, rows, config.heads)
+        shapes = [
+            *((plan.STREAMS * steps + 1,), (rows, config.hidden), (rows, config.heads * size), (*attended, size)),
+            *((*attended, 2), (rows, config.mlp), (self._blocks, plan.STREAMS, 2)),
+            *([(lanes, plan.TAIL, size)] * len(streams) + [(1,)] * missing),
+        ]
+        dtypes = [mx.int32, *[mx.float32] * 4, mx.bfloat16, mx.float32, *[mx.bfloat16] * plan.STREAMS]
+        template = {"L": config.layers, "H": config.hidden, "HEADS": config.heads, "KV": config.kv_heads, "SIZE": size}
+        template |= {"I": config.mlp, "V": stacks.head.shape[0], "ROWS": rows, "TAIL": plan.TAIL}
+        threads = plan.WARPS * 32
+        found = self._kernel(
+            inputs=[
+                mx.array(_schedule(passes, steps, streams, rows), mx.int32),
+                mx.array(scales),
+                angles,
+                mx.concatenate(noise) if noise else self._silent,
+                mx.zeros((_TURNS,), mx.int32),  # the kernel counts in them, so they are its own
+                self._eps,
+                *stacks.arrays(),
+                *caches,
+            ],
+            template=list(template.items()),
+            grid=(self._blocks * threads, 1, 1),
+            threadgroup=(threads, 1, 1),
+            output_shapes=shapes,
+            output_dtypes=dtypes,
+        )
+        return found[0], found[-plan.STREAMS :][: len(streams)]
+
+
+def _compiled(memory: int) -> Kernel:
+    texts = [text(COMMON), constants(plan, _CONSTANTS), *(text(name, __package__) for name in _FILES)]
+    made: Kernel = mx.fast.cuda_kernel(
+        name=f"tf_draft_chain_{digest(*texts, _SOURCE, text('kernel.py', __package__))}",
+        input_names=list(_INPUTS),
+        output_names=list(_OUTPUTS),
+        source=_SOURCE,
+        header="".join(texts),
+        shared_memory=memory,
+    )
+    return made
+
+
+def _schedule(passes: Sequence[Sequence[Row]], steps: int, streams: Sequence[Given], rows: int) -> list[int]:
+    """Numbers as the kernel reads them."""
+    numbers, noises = [len(passes), steps], 0
+    for stream in streams:
+        numbers += [stream.base, -1 if stream.noise is None else noises]
+        noises += 0 if stream.noise is None else stream.noise.shape[0]
+    numbers += [0, -1] * (plan.STREAMS - len(streams))
+    for one in passes:
+        numbers.append(len(one))
+        for row in one:
+            numbers += row
+        numbers += [0] * (plan.FIELDS * (rows - len(one)))
+    return numbers
