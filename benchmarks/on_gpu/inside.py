@@ -17,7 +17,7 @@ from benchmarks.on_gpu.pairs_here import environment, folders
 from benchmarks.on_gpu.results import Sink, left
 from tf_host.cli.leaving import leave
 
-DEPTHS = (0, 1, 2, 3, 4, 6, 8)
+DEPTHS = (0, 2, 4, 6, 8, 12, 15)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,18 +19,16 @@ class ReferenceKernel:
 
     gives_up = False
 
-    def __init__(self, device: Processor, config: LlamaConfig, stacks: Stacks) -> None:
+    def __init__(self, device: Processor, config: LlamaConfig, stacks: Stacks, frequencies: mx.array) -> None:
         self.rows = plan.rows(config, device.shared) or 0
         self.launches: list[list[list[Row]]] = []
-        self._config, self._stacks = config, stacks
+        assert frequencies.shape == (config.head_dim // 2,)
+        assert frequencies.dtype == mx.float32
+        self._config, self._stacks, self._frequencies = config, stacks, frequencies
 
-    def __call__(
-        self, passes: Sequence[Sequence[Row]], angles: mx.array, streams: Sequence[Given]
-    ) -> tuple[mx.array, list[mx.array]]:
+    def __call__(self, passes: Sequence[Sequence[Row]], streams: Sequence[Given]) -> tuple[mx.array, list[mx.array]]:
         config = self._config
         assert 1 <= len(streams) <= plan.STREAMS
-        assert angles.shape == (len(passes) * self.rows, config.head_dim)
-        assert angles.dtype == mx.float32
         self.launches.append([list(one) for one in passes])
         steps = 1 + max(row.draw for one in passes for row in one)
         lanes = config.layers * 2 * config.kv_heads
@@ -40,10 +38,10 @@ class ReferenceKernel:
         self._written = [mx.zeros((lanes, plan.TAIL, config.head_dim), mx.bfloat16) for _ in streams]
         drafts = [[0] * steps for _ in range(plan.STREAMS)]
         last = [0] * len(streams)
-        for number, rows in enumerate(passes):
+        for rows in passes:
             assert 1 <= len(rows) <= self.rows
             hidden = [self._stacks.table[last[row.stream] if row.token < 0 else row.token] for row in rows]
-            found = self._forward(mx.stack(hidden).astype(mx.float32), rows, angles[number * self.rows :], streams)
+            found = self._forward(mx.stack(hidden).astype(mx.float32), rows, streams)
             for row, logits in zip(rows, found, strict=True):
                 if row.draw >= 0:
                     stream = streams[row.stream]
@@ -53,10 +51,11 @@ class ReferenceKernel:
         flat = [token for stream in drafts for token in stream]
         return mx.array([*flat, int(self.gives_up)], mx.int32), self._written
 
-    def _forward(self, hidden: mx.array, rows: Sequence[Row], angles: mx.array, streams: Sequence[Given]) -> mx.array:
+    def _forward(self, hidden: mx.array, rows: Sequence[Row], streams: Sequence[Given]) -> mx.array:
         config, stacks = self._config, self._stacks
         heads, kv_heads, size = config.heads, config.kv_heads, config.head_dim
-        cosine, sine = (part[:, None] for part in mx.split(angles[: len(rows)], 2, axis=-1))
+        angles = mx.array([row.position for row in rows])[:, None, None] * self._frequencies
+        cosine, sine = mx.cos(angles), mx.sin(angles)
         for layer in range(config.layers):
             asked = self._normed(hidden, stacks.attend_norms[layer]) @ _wide(stacks.attend[layer])
             asked = asked.reshape(len(rows), -1, size)

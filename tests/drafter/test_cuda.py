@@ -106,12 +106,15 @@ def test_nothing_is_allocated_after_open(through_kernel: LlamaDrafter) -> None:
     context = [5] * 20
     through_kernel.open(1, context, 500)
     through_kernel.propose([request(1, context, 8)])
+    mx.synchronize()
+    mx.clear_cache()
     before = mx.get_active_memory()
     while len(context) < 480:
         (draft,) = through_kernel.propose([request(1, context, 8)])
         assert draft is not None
         context = [*context, *draft.tokens[:3], 5]
         del draft
+        mx.synchronize()
         mx.clear_cache()
         assert mx.get_active_memory() == before
     slot = through_kernel._running.slot(500)

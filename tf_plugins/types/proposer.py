@@ -120,7 +120,10 @@ class Proposer(Protocol):
         """Context tokens of ``length`` that it would have to read before it can draft."""
 
     def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Draft | None]:
-        """One answer a request, in order; ``None`` proposes nothing."""
+        """One answer a request, in order; ``None`` proposes nothing.
+
+        An answer may go unused: one that turns up while a plain round is under way is asked for again after it.
+        """
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """What became of the drafts of the last round that drafted."""

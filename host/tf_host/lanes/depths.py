@@ -1,8 +1,9 @@
 """How deep each stream drafts in a round: the interface that pricing implements, and a plain rule.
 
 A round calls ``plan`` once with every stream that decodes, then ``choose`` for each stream that still lacks a draft, a
-proposer at a time and in order, then ``trim`` with what was proposed. Afterwards it reports what it measured. Nothing
-here can change a reply: a depth decides how many rows are verified, never what a row sees.
+proposer at a time and in order, then ``trim`` with what was proposed. Afterwards it reports what it measured. Before a
+plain round is queued behind another, ``plan`` and ``choose`` are asked in the same way, and whoever is ``free`` for
+drafts. Nothing here can change a reply: a depth decides how many rows are verified, never what a row sees.
 """
 
 from __future__ import annotations
@@ -98,14 +99,16 @@ class RoundSample:
     Attributes:
         rows: real rows.
         padded: rows of each forward after padding; one entry a forward.
-        seconds: wall time.
+        seconds: wall time, or ``None`` where that says nothing of the round's own.
         outcomes: one a stream.
+        queued: whether it was sent before the round before it was read; its seconds are those after that one's end.
     """
 
     rows: int
     padded: tuple[int, ...]
-    seconds: float
+    seconds: float | None
     outcomes: tuple[Outcome, ...]
+    queued: bool = False
 
 
 class Depths(Protocol):
@@ -119,6 +122,9 @@ class Depths(Protocol):
 
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
         """How many tokens of each offer are verified, by stream; no entry is the whole offer."""
+
+    def free(self, proposer: int) -> bool:
+        """Whether asking this proposer costs next to nothing, so that it may be asked in vain."""
 
     def record_draft(self, sample: DraftSample) -> None:
         """A proposer was called."""
@@ -149,6 +155,9 @@ class FixedDepths:
 
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
         return {}
+
+    def free(self, proposer: int) -> bool:
+        return False
 
     def record_draft(self, sample: DraftSample) -> None:
         return None

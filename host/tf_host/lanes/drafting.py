@@ -56,14 +56,30 @@ class Drafting:
         }
         return {number: proposal for number, proposal in trimmed.items() if proposal.tokens}
 
-    def _ask(
-        self,
-        source: Source,
-        streams: Sequence[Stream],
-        views: Mapping[int, StreamView],
-        most: Mapping[int, int],
-        found: dict[int, Proposal],
-    ) -> None:
+    def silent(self, streams: Sequence[Stream]) -> bool:
+        """Whether none of the streams would have a draft now.
+
+        Those whose drafts cost nothing to ask for are asked; any other that would be is taken to have one.
+        """
+        views = {stream.number: self._view(stream) for stream in streams}
+        most = self._depths.plan(list(views.values()))
+        for source in self._sources:
+            requests = self._requests(source, streams, views, most)
+            if not requests:
+                continue
+            if not self._depths.free(source.index):
+                return False
+            started = time.perf_counter()
+            drafts = source.propose(requests)
+            if any(drafts):
+                return False
+            self._record(source, requests, drafts, views, time.perf_counter() - started)
+        return True
+
+    def _requests(
+        self, source: Source, streams: Sequence[Stream], views: Mapping[int, StreamView], most: Mapping[int, int]
+    ) -> list[DraftRequest]:
+        """What the source is asked, for the streams that it is asked about."""
         requests = []
         for stream in streams:
             view = views[stream.number]
@@ -72,6 +88,17 @@ class Drafting:
                 limit = min(limit, self._depths.choose(view, source.index))
                 if limit > 0:
                     requests.append(_request(stream, limit))
+        return requests
+
+    def _ask(
+        self,
+        source: Source,
+        streams: Sequence[Stream],
+        views: Mapping[int, StreamView],
+        most: Mapping[int, int],
+        found: dict[int, Proposal],
+    ) -> None:
+        requests = self._requests(source, streams, views, most)
         if not requests:
             return
         started = time.perf_counter()
@@ -80,6 +107,16 @@ class Drafting:
         for request, tokens in zip(requests, drafts, strict=True):
             if tokens:
                 found[request.stream] = Proposal(source.index, source.name, tokens)
+        self._record(source, requests, drafts, views, seconds)
+
+    def _record(
+        self,
+        source: Source,
+        requests: Sequence[DraftRequest],
+        drafts: Sequence[tuple[int, ...]],
+        views: Mapping[int, StreamView],
+        seconds: float,
+    ) -> None:
         self._depths.record_draft(
             DraftSample(
                 proposer=source.index,

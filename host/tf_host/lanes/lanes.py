@@ -228,7 +228,7 @@ class Lanes:
         started = time.perf_counter()
         try:
             round = self._rounds.plan(streams)
-            drawn = self._rounds.run(round, whole=len(round.windows) == len(streams))
+            drawn = self._rounds.run(round, whole=len(round.windows) == len(streams), calm=not self._reading)
             landed = self._rounds.conclude(round, drawn)
         except StreamFault as fault:
             self._fail_one(fault.stream, fault.cause)

@@ -69,6 +69,7 @@ class Round:
         read_back: when its draws were read.
         queued: its draws where it was sent while the round before ran.
         kept: whether the caches stand past its rows already, for the round that follows it.
+        seconds: what it took; ``None`` where that says nothing, since another was queued behind it or ran beside it.
     """
 
     forwards: list[list[StreamWindow]]
@@ -77,6 +78,7 @@ class Round:
     read_back: float = 0.0
     queued: Queued | None = None
     kept: bool = False
+    seconds: float | None = None
 
     @property
     def windows(self) -> list[StreamWindow]:
@@ -99,7 +101,8 @@ class Rounds:
         self._sources = sources
         self._depths = depths
         self._drafting = Drafting(sources, depths, plan)
-        self._ahead = Ahead(model, drafting=bool(sources))
+        self._ahead = Ahead(model, self._drafting.silent)
+        self._read_back = 0.0
 
     def plan(self, streams: Sequence[Stream]) -> Round:
         """Draft for the streams and pack their windows into forwards of at most the band's top.
@@ -116,12 +119,13 @@ class Rounds:
         forwards = pack([window.rows for window in windows], self._plan.top)
         return Round([[windows[index] for index in forward] for forward in forwards], started)
 
-    def run(self, round: Round, *, whole: bool = True) -> list[WindowDraws]:
+    def run(self, round: Round, *, whole: bool = True, calm: bool = True) -> list[WindowDraws]:
         """Run the forwards and every row's draw, read back once; one ``WindowDraws`` a window, in order.
 
         Args:
             round: what was planned.
             whole: whether no other stream waits for a round; the next one may then be queued behind this.
+            calm: whether the device had nothing to do since the round before but this.
         """
         round.ran = time.perf_counter()
         drawn = self._sent(round) if round.queued is None else round.queued.draws
@@ -129,6 +133,12 @@ class Rounds:
             round.kept = self._ahead.queue([window.stream for window in round.windows], drawn)
         mx.eval([array for draws in drawn for array in draws.arrays()])
         round.read_back = time.perf_counter()
+        if round.queued is None:
+            round.seconds = None if round.kept else round.read_back - round.ran
+        elif whole and calm:
+            # It began when the one before it ended. That is what a plain round takes where nobody drafts.
+            round.seconds = round.read_back - self._read_back
+        self._read_back = round.read_back
         return drawn
 
     def settle(self, stream: Stream) -> None:
@@ -155,8 +165,7 @@ class Rounds:
         for each in landed if not round.kept else ():
             # The pending token and the drafts that stood; the last token drawn is the next pending one.
             self._model.keep(each.window.stream.decoding.cache, len(each.tokens))
-        if round.queued is None:  # a queued one has no time of its own, and no drafts
-            self._tell(round, landed)
+        self._tell(round, landed)
         return landed
 
     def done(self, round: Round, landed: Sequence[Landed]) -> RoundDone:
@@ -193,8 +202,9 @@ class Rounds:
             RoundSample(
                 rows=sum(window.rows for window in round.windows),
                 padded=self._padded(round),
-                seconds=round.read_back - round.ran,
+                seconds=round.seconds,
                 outcomes=tuple(outcomes),
+                queued=round.queued is not None,
             )
         )
         for source in self._sources:

@@ -62,8 +62,9 @@ class Pricing:
         self._rounds = RoundCosts(plan)
         self._chains = [ChainCosts() for _ in proposers]
         self._streams = Streams()
-        self._shared: dict[int, Mean] = {}  # streams -> seconds that a shared round takes past the fit
-        self._count = 0
+        # Streams, and whether the round was queued -> seconds that it takes past the fit.
+        self._shared: dict[tuple[int, bool], Mean] = {}
+        self._count = self._overdue = 0
         self._views: dict[int, StreamView] = {}
         self._taken: dict[int, Offer] = {}
         self._depths: dict[int, dict[int, int]] = {}
@@ -107,6 +108,11 @@ class Pricing:
         depths = together(gains, rounds, free, tokens=float(len(self._views) - len(loose)))
         return {offer.stream: depth for offer, depth in zip(loose, depths, strict=True)}
 
+    def free(self, proposer: int) -> bool:
+        """Whether the deepest draft takes less than ``FREE`` of a plain round."""
+        deepest = max((view.most for view in self._views.values()), default=0)
+        return self._chains[proposer].chain(deepest) < FREE * self._round_seconds(0)[0]
+
     def record_draft(self, sample: DraftSample) -> None:
         """Price the call, and note who has a draft now."""
         asked = self._depths.get(sample.proposer, {})
@@ -117,19 +123,13 @@ class Pricing:
             self._streams.asked(offer.stream, sample.proposer, offer.tokens > 0)
             if offer.tokens:
                 self._taken[offer.stream] = offer
-            if offer.stream in self._trials and (offer.tokens or not self._is_free(sample.proposer)):
+            if offer.stream in self._trials and (offer.tokens or not self.free(sample.proposer)):
                 self._streams.drafts(offer.stream, sample.proposer).aside.tried()
 
     def record_round(self, sample: RoundSample) -> None:
         """Judge the drafts; the round of a stream alone feeds the fit, a shared one only its own surcharge."""
-        buckets = [self._plan.bucket(outcome.context - 1) for outcome in sample.outcomes]
-        streams = len(sample.outcomes)
-        if streams == 1 and len(sample.padded) == 1:
-            self._rounds.record(sample.rows, buckets[0], sample.seconds)
-        elif streams > 1:
-            if len(sample.padded) == 1:
-                self._rounds.lend(sample.rows, max(buckets), sample.seconds)
-            self._surcharge(streams, self._rounds.by_drafts(streams, sample.rows - streams, fmean(buckets))[-1], sample)
+        if sample.seconds is not None:
+            self._time(sample, sample.seconds)
         for outcome in sample.outcomes:
             if (view := self._views.get(outcome.stream)) is not None:
                 self._streams.replied(outcome.stream, outcome.context - view.prompt + 1 + outcome.kept)
@@ -162,7 +162,7 @@ class Pricing:
         if not depth:
             return self._aside(view, proposer, rounds)
         drafts.aside.pays()
-        if self._stale(1) and best < PLAIN_WITHIN / rounds[0]:
+        if best < PLAIN_WITHIN / rounds[0] and self._plain_is_due():
             return 0
         drafts.rounds += 1
         if drafts.rounds % DEEPER_EVERY == 0 and depth < limit:
@@ -179,7 +179,7 @@ class Pricing:
         gains = [self._landed(view.id, proposer, limit) for view, limit in zip(lacking, limits, strict=True)]
         tokens = float(len(self._views) - len(lacking) - len(self._taken))
         tokens += sum(self._landed(o.stream, o.proposer, o.tokens)[-1] for o in self._taken.values())
-        if self._is_free(proposer):
+        if self.free(proposer):
             # Few streams will have something to copy: each is asked as if it were the only one, and `trim` cuts.
             others = tokens + len(lacking) - 1
             depths = [alone([others + g for g in gain], rounds, [0.0] * len(gain))[0] for gain in gains]
@@ -225,19 +225,40 @@ class Pricing:
         """Seconds of this round with 0 to ``drafts`` drafts in it."""
         streams = len(self._views)
         bucket = fmean(self._plan.bucket(view.context - 1) for view in self._views.values())
-        extra = self._shared[streams].value if streams in self._shared else 0.0
-        return [max(0.0, seconds + extra) for seconds in self._rounds.by_drafts(streams, drafts, bucket)]
+        extra = [self._extra(streams, queued) for queued in (True, False)]  # only plain ones are queued
+        seconds = self._rounds.by_drafts(streams, drafts, bucket)
+        return [max(0.0, each + extra[k > 0]) for k, each in enumerate(seconds)]
 
-    def _surcharge(self, streams: int, fit: float, sample: RoundSample) -> None:
-        extra = self._shared.setdefault(streams, Mean(max(0.0, sample.seconds - fit), self._count))
-        extra.feed(min(sample.seconds, OUTLIER * (fit + extra.value)) - fit, self._count)
+    def _extra(self, streams: int, queued: bool) -> float:
+        """What a shared round takes past the fit; a queued one as any other where none was seen for a while."""
+        mean = self._shared.get((streams, queued))
+        if queued and (mean is None or self._count - mean.at >= STALE):
+            return self._extra(streams, False)
+        return mean.value if mean else 0.0
+
+    def _time(self, sample: RoundSample, seconds: float) -> None:
+        buckets = [self._plan.bucket(outcome.context - 1) for outcome in sample.outcomes]
+        streams = len(sample.outcomes)
+        if streams == 1 and len(sample.padded) == 1:
+            self._rounds.record(sample.rows, buckets[0], seconds)
+            if not self._stale(1):
+                self._overdue = 0
+        elif streams > 1:
+            if len(sample.padded) == 1:
+                self._rounds.lend(sample.rows, max(buckets), seconds)
+            fit = self._rounds.by_drafts(streams, sample.rows - streams, fmean(buckets))[-1]
+            extra = self._shared.setdefault((streams, sample.queued), Mean(max(0.0, seconds - fit), self._count))
+            extra.feed(min(seconds, OUTLIER * (fit + extra.value)) - fit, self._count)
+
+    def _plain_is_due(self) -> bool:
+        """Whether to leave this round plain, to time it; one that is queued is timed by the second of two."""
+        if not self._stale(1):
+            return False
+        self._overdue += 1
+        return self._overdue % STALE in (1, 2)
 
     def _stale(self, rows: int) -> bool:
         return (age := self._rounds.age(rows)) is None or age >= STALE
-
-    def _is_free(self, proposer: int) -> bool:
-        deepest = max((view.most for view in self._views.values()), default=0)
-        return self._chains[proposer].chain(deepest) < FREE * self._round_seconds(0)[0]
 
     def _unread(self, view: StreamView, proposer: int) -> int:
         """Context tokens to read first, where they are more than an ordinary step takes along."""

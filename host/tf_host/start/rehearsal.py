@@ -55,6 +55,9 @@ class Rehearsal:
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
         return {}
 
+    def free(self, proposer: int) -> bool:
+        return False
+
     def record_draft(self, sample: DraftSample) -> None:
         self.silent = not any(offer.tokens for offer in sample.offers)
         self._learning.record_draft(sample)

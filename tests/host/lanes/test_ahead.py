@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -10,10 +12,12 @@ import pytest
 
 from tests.fakes.lanes import GREEDY, CountAdmission, decode, make_lanes, naive, request, run
 from tests.fakes.model import FakeModel
-from tests.fakes.proposers import FakeProposer, always
+from tests.fakes.proposers import Answer, FakeProposer, always
 from tests.fakes.reading import Sink
+from tf_host.lanes import rounds
+from tf_host.lanes.depths import FixedDepths, RoundSample
 from tf_host.requests import Delta, GenerateRequest, Sampling
-from tf_plugins.types import Window
+from tf_plugins.types import DraftRequest, Window
 
 
 def watched(fails_at: int | None = None) -> tuple[FakeModel, list[bool]]:
@@ -76,6 +80,92 @@ def test_streams_that_may_have_drafts_are_read_first() -> None:
     assert not any(lazy)
     decode(make_lanes(model, proposers=[FakeProposer(always(4))]), request([1, 2, 3], 20, draft=False))
     assert any(lazy)
+
+
+class Told(FixedDepths):
+    """A depth rule to which asking costs nothing, and that notes what rounds took."""
+
+    def __init__(self, depth: int, *, free: bool = True) -> None:
+        super().__init__(depth)
+        self.asking_is_free = free
+        self.rounds: list[RoundSample] = []
+
+    def free(self, proposer: int) -> bool:
+        return self.asking_is_free
+
+    def record_round(self, sample: RoundSample) -> None:
+        self.rounds.append(sample)
+
+
+def answering(reply: Sequence[int], start: int, stop: int) -> Answer:
+    """The right drafts after ``start`` reply tokens and before ``stop``, after a prompt of three; else none."""
+
+    def answer(request: DraftRequest) -> Sequence[int] | None:
+        at = request.position - 3
+        return reply[at : at + request.most] if start <= at < stop else None
+
+    return answer
+
+
+def test_rounds_are_queued_while_whoever_may_be_asked_is_silent() -> None:
+    model, lazy = watched()
+    wanted = request([1, 2, 3], 60)
+    reply = naive(wanted)[0]
+    proposer = FakeProposer(answering(reply, 20, 30))
+    [sink] = decode(make_lanes(model, proposers=[proposer], depths=Told(4)), wanted)
+    assert sink.tokens == reply
+    kept = sink.done.kept["fake"]
+    assert kept > 4  # more than one window's
+    assert lazy[:21] == [False] + [True] * 20  # found while the twenty-first was under way
+    assert lazy[21:23] == [False, False]
+    assert sum(not each for each in lazy) <= 5
+    assert all(lazy[-20:])
+    assert sink.done.rounds == len(lazy) == 60 - kept
+
+
+@pytest.mark.parametrize("depth", [0, 4])
+def test_a_proposer_that_is_dear_to_ask_is_not_asked_in_vain(depth: int) -> None:
+    """Where it would be asked, nothing is queued; where it stands aside, rounds are, and it is left alone."""
+    model, lazy = watched()
+    wanted = request([1, 2, 3], 20)
+    proposer = FakeProposer(lambda asked: None)
+    [sink] = decode(make_lanes(model, proposers=[proposer], depths=Told(depth, free=False)), wanted)
+    assert sink.tokens == naive(wanted)[0]
+    assert any(lazy) == (not depth)
+    assert len(proposer.calls) == (19 if depth else 0)
+
+
+def test_a_queued_round_is_timed_from_the_end_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = watched()
+    depths = Told(0)
+    lanes = make_lanes(model, proposers=[FakeProposer(always(4))], depths=depths)
+    lanes.submit(request([1, 2, 3], 6), Sink())
+    clock = itertools.count(100)
+    monkeypatch.setattr(rounds, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    run(lanes)
+    timed = [sample.seconds for sample in depths.rounds]
+    assert timed[0] is None  # the second was queued behind it
+    assert all(seconds == 3.0 for seconds in timed[1:])  # planned, ran and read: three looks at the clock each
+    assert len(timed) == 6
+
+
+def test_a_round_beside_a_prompt_is_not_timed() -> None:
+    """What a prompt's chunk took is not the round's."""
+    model, _ = watched()
+    depths = Told(0)
+    lanes = make_lanes(model, proposers=[FakeProposer(always(4))], depths=depths)
+    lanes.submit(request([1, 2, 3], 60), Sink())
+    for _ in range(6):
+        lanes.step()
+    assert depths.rounds[-1].seconds is not None
+    lanes.submit(request(range(1, 90), 2), Sink())
+    beside = 0
+    for _ in range(50):
+        lanes.step()
+        if lanes._reading:
+            beside += 1
+            assert depths.rounds[-1].seconds is None
+    assert beside > 1
 
 
 def test_the_round_behind_an_end_token_is_left() -> None:

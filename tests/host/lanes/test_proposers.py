@@ -205,7 +205,7 @@ def test_depths_are_told_what_was_measured_and_may_trim(most_sent: int) -> None:
     assert {outcome.drafted for sample in depths.rounds for outcome in sample.outcomes} >= {sent}
     assert all(o.drafted <= sent and o.kept == o.drafted for s in depths.rounds for o in s.outcomes)
     assert all(sample.padded == (lanes._plan.padded(sample.rows),) for sample in depths.rounds)
-    assert all(sample.seconds > 0 for sample in depths.rounds)
+    assert all(sample.seconds and sample.seconds > 0 for sample in depths.rounds)
     assert [offer.tokens for offer in depths.drafts[0].offers] == [5]
     assert depths.forgotten == [1]
     first = depths.views[0]

@@ -43,11 +43,18 @@ def time_rounds(pricing: Pricing, cost: Callable[[int], float]) -> None:
             land(pricing, {0: (FORCED, rows - 1, 0)}, took=cost(rows))
 
 
-def land(pricing: Pricing, outcomes: dict[int, tuple[int | None, int, int]], took: float | None = None) -> None:
+def land(
+    pricing: Pricing,
+    outcomes: dict[int, tuple[int | None, int, int]],
+    took: float | None = None,
+    *,
+    queued: bool = False,
+    timed: bool = True,
+) -> None:
     """A round over: proposer, drafted and kept of each stream."""
     rows = sum(1 + drafted for _, drafted, _ in outcomes.values())
     results = tuple(Outcome(stream, 100, *rest) for stream, rest in outcomes.items())
-    pricing.record_round(RoundSample(rows, (rows,), took or seconds(rows), results))
+    pricing.record_round(RoundSample(rows, (rows,), (took or seconds(rows)) if timed else None, results, queued))
 
 
 def draft(pricing: Pricing, proposer: int, offers: dict[int, int], took: float) -> None:
@@ -194,6 +201,57 @@ def test_shared_rounds_feed_no_fit_but_their_own_surcharge() -> None:
     assert pricing._rounds.by_drafts(1, 15, 256) == before
     pricing.plan([view(1), view(2)])
     assert pricing._round_seconds(0)[0] == pytest.approx(0.2, rel=0.05)
+
+
+def test_drafts_compete_with_what_a_queued_plain_round_takes() -> None:
+    pricing = started(drafter_kept=1)
+    pricing.plan([view()])
+    assert pricing.choose(view(), DRAFTER) > 0
+    for _ in range(30):
+        pricing.plan([view(0)])
+        land(pricing, {0: (None, 0, 0)}, took=0.5 * seconds(1), queued=True)
+    pricing.plan([view(2)])
+    pricing._streams.drafts(2, DRAFTER).aside.tried()  # no trial now
+    assert pricing.choose(view(2), DRAFTER) == 0
+
+
+def test_queued_shared_rounds_have_a_surcharge_of_their_own() -> None:
+    pricing, pair = started(), [view(1), view(2)]
+    pricing.plan(pair)
+    before = pricing._round_seconds(6)
+    for _ in range(30):
+        pricing.plan(pair)
+        land(pricing, {1: (None, 0, 0), 2: (None, 0, 0)}, took=0.8 * seconds(2), queued=True)
+    after = pricing._round_seconds(6)
+    assert after[0] == pytest.approx(0.8 * seconds(2), rel=0.02)
+    assert after[1:] == before[1:]
+    for _ in range(STALE):
+        pricing.plan(pair)
+    assert pricing._round_seconds(6) == before  # too long ago
+
+
+def test_a_round_that_was_not_timed_is_judged_all_the_same() -> None:
+    pricing = started()
+    pricing.plan([view()])
+    costs, chances = pricing._round_seconds(6), pricing._streams.drafts(1, DRAFTER).acceptance.chances(3)
+    land(pricing, {1: (DRAFTER, 4, 0)}, timed=False)
+    assert pricing._round_seconds(6) == costs
+    assert pricing._streams.drafts(1, DRAFTER).acceptance.chances(3) < chances
+
+
+def test_a_plain_round_that_is_due_takes_two_at_most() -> None:
+    """The one that is planned and the one queued behind it: no third while that is under way."""
+    pricing = started(drafter_kept=1)
+    for _ in range(STALE):
+        pricing.plan([view()])
+        land(pricing, {1: (DRAFTER, 2, 1)})
+    asked = []
+    for _ in range(4):
+        pricing.plan([view()])
+        asked.append(pricing.choose(view(), DRAFTER) > 0)
+    assert asked == [False, False, True, True]
+    land(pricing, {1: (None, 0, 0)}, queued=True)
+    assert not pricing._stale(1)
 
 
 def test_a_failing_costs_call_is_no_reason_to_stop() -> None:

@@ -50,13 +50,14 @@ class Forward:
 
     Args:
         form: the device's operations and weights.
+        most: rows that one stream has at once, tail included; the form's tail where it is not given.
     """
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, most: int | None = None) -> None:
         self._form = form
         self._weights = form.weights
         self._heads, self._kv_heads = form.weights.heads, form.weights.kv_heads
-        order = mx.arange(form.tail)
+        order = mx.arange(most or form.tail)
         self._causal = mx.where(order[:, None] >= order, 0.0, -mx.inf).astype(form.weights.dtype)
         mx.eval(self._causal)
 

@@ -25,6 +25,12 @@ __all__ = ["CudaChain", "chain", "possible"]
 
 _LOG = logging.getLogger(__name__)
 
+_CHUNK = 1_024
+"""Most rows of a prompt that are read at once. 256 of them take a 12M drafter as long to ask for as to compute."""
+
+_SCORES = 1 << 25
+"""Most attention scores of a chunk, 64 MiB of them, where that leaves 256 rows."""
+
 
 class CudaChain(Chain):
     """Prompts are read through MLX, chains run in the kernel.
@@ -41,20 +47,21 @@ class CudaChain(Chain):
 
     def __init__(self, form: CudaForm, forward: Forward, noise: Callable[[int, int], Any], kernel: DraftKernel) -> None:
         super().__init__(form, forward, noise)
-        self._turned, self._chunk, self._kernel = form.turns, form.tail, kernel
+        self._kernel = kernel
         self._given_up = False
 
     def release(self) -> None:
-        del self._kernel, self._turned
+        del self._kernel
         super().release()
 
     def read(self, slot: Slot, tokens: Sequence[int]) -> None:
-        for start in range(0, len(tokens), self._chunk):
-            chunk = list(tokens[start : start + self._chunk])
+        unread, heads = list(tokens), self._form.weights.heads
+        while unread:
+            rows = min(_CHUNK, max(self._form.tail, _SCORES // (heads * (slot.length + _CHUNK))))
+            chunk, unread = unread[:rows], unread[rows:]
             part = self._part(slot, len(chunk))
-            self._forward.rows(
-                mx.array(chunk), self._form.angles(mx.arange(slot.length, slot.length + len(chunk))), [part]
-            )
+            angles = self._form.angles(mx.arange(slot.length, slot.length + len(chunk)))
+            self._forward.rows(mx.array(chunk), angles, [part])
             written = mx.concatenate(part.tail)
             mx.eval(written)
             del part  # its views of the cache would make the writing a copy
@@ -75,8 +82,7 @@ class CudaChain(Chain):
             turn.slot.put(turn.slot.tail, turn.slot.recent)
             turn.slot.clear_tail()
         found = passes(turns, self._kernel.rows)
-        places = [row.position for one in found for row in one + [one[-1]] * (self._kernel.rows - len(one))]
-        tokens, written = self._kernel(found, self._turned(places), [self._given(turn) for turn in turns])
+        tokens, written = self._kernel(found, [self._given(turn) for turn in turns])
         drawn: Any = tokens.tolist()
         if drawn[-1]:
             self._given_up = True
@@ -115,8 +121,8 @@ def possible(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
 
 def chain(form: CudaForm, config: LlamaConfig, device: Processor, noise: Callable[[int, int], Any]) -> Chain:
     """Through the kernel where it drafts what MLX drafts, else through MLX."""
-    forward = Forward(form)
-    made = CudaChain(form, forward, noise, DraftKernel(device, config, form.stacks))
+    forward = Forward(form, _CHUNK)
+    made = CudaChain(form, forward, noise, DraftKernel(device, config, form.stacks, form.frequencies()))
     try:
         off = what_is_off(made, form, forward)
     except Exception as error:

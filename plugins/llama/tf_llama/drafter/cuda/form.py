@@ -42,9 +42,10 @@ class CudaForm(GpuForm):
         self.stacks = Stacks(weights.table, norm=weights.norm, head=weights.head.T, **self._stacked)
         mx.eval(self.stacks.arrays())
 
-    def turns(self, positions: list[int]) -> mx.array:
-        """Float32 ``[R, head size]``: cosines, then sines, of every position's angles."""
-        return turned(self._rope, positions, self._size)
+    def frequencies(self) -> mx.array:
+        """Float32 ``[head size / 2]``: the angles of position 1, whatever scaling the rope has; none is over 1."""
+        cosines, sines = mx.split(turned(self._rope, [1], self._size)[0], 2)
+        return mx.arctan2(sines, cosines)
 
     def _layers(self, blocks: list[Any]) -> tuple[Layer, ...]:
         stacked, count = self._stacked, len(blocks)

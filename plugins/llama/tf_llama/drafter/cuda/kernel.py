@@ -16,11 +16,11 @@ from tf_llama.rows.cuda.processor import Processor
 
 __all__ = ["DraftKernel", "Given"]
 
-_FILES = ("dots.cuh", "keys.cuh", "meeting.cuh", "chain.cuh")
+_FILES = ("dots.cuh", "keys.cuh", "state.cuh", "taking.cuh", "layer.cuh", "drawing.cuh", "meeting.cuh", "chain.cuh")
 _CONSTANTS = ("STREAMS", "FIELDS", "WARPS", "MOST_PARTS", "KEYS_A_PART")
 _PLACES = range(plan.STREAMS)
 _INPUTS = (
-    *("schedule", "scales", "angles", "noise", "turns", "eps"),
+    *("schedule", "scales", "frequencies", "noise", "turns", "eps"),
     *("table", "attend_norms", "attend", "output", "mlp_norms", "gate_up", "down", "norm", "head"),
     *(f"cache{at}" for at in _PLACES),
 )
@@ -34,11 +34,11 @@ const ::tf::Scratch scratch{hidden, queries, sums, shares, inner, best};
 const ::tf::bf16* const caches[] = {cache0, cache1, cache2, cache3};
 const int capacities[] = {cache0_shape[1], cache1_shape[1], cache2_shape[1], cache3_shape[1]};
 ::tf::bf16* const written[] = {written0, written1, written2, written3};
-::tf::draft_chain<L, H, HEADS, KV, SIZE, I, V, ROWS, TAIL>(schedule, scales, angles, noise, turns, eps, weights, caches,
-                                                          capacities, written, scratch, tokens);
+::tf::draft_chain<L, H, HEADS, KV, SIZE, I, V, ROWS, TAIL>(schedule, scales, frequencies, noise, turns, eps, weights,
+                                                          caches, capacities, written, scratch, tokens);
 """
 _TURNS = 64
-"""Numbers, of which the kernel uses two that lie in lines of their own."""
+"""Numbers, of which the kernel uses two, in lines of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +65,29 @@ class DraftKernel:
         device: what it runs on.
         config: the drafter's shape.
         stacks: its weights.
+        frequencies: float32 ``[head size / 2]``, the angles of position 1.
     """
 
-    def __init__(self, device: Processor, config: LlamaConfig, stacks: Stacks) -> None:
+    def __init__(self, device: Processor, config: LlamaConfig, stacks: Stacks, frequencies: mx.array) -> None:
         self.rows = plan.rows(config, device.shared) or 0
-        self._blocks, self._config, self._stacks = device.multiprocessors, config, stacks
+        self._blocks, self._config = device.multiprocessors, config
+        self._weights, self._ids, self._frequencies = stacks.arrays(), stacks.head.shape[0], frequencies
         self._kernel = _compiled(plan.memory(config, self.rows))
         self._eps, self._silent = mx.array([config.eps]), mx.zeros((1, 1))
-        mx.eval(self._eps, self._silent)
+        mx.eval(self._eps, self._silent, self._frequencies)
 
-    def __call__(
-        self, passes: Sequence[Sequence[Row]], angles: mx.array, streams: Sequence[Given]
-    ) -> tuple[mx.array, list[mx.array]]:
+    def __call__(self, passes: Sequence[Sequence[Row]], streams: Sequence[Given]) -> tuple[mx.array, list[mx.array]]:
         """Drafts of up to ``plan.STREAMS`` streams.
 
         Args:
             passes: at most ``rows`` rows each.
-            angles: float32 ``[passes * rows, head size]``, cosines then sines of every row's position.
             streams: in the rows' order of them.
 
         Returns:
             int32 ``[STREAMS * steps + 1]``: drafts by streams, then 1 where the chain was given up; and for every
             stream the keys and values from its base on, ``[layers * 2 kv heads, TAIL, head size]``.
         """
-        config, rows, stacks = self._config, self.rows, self._stacks
+        config, rows = self._config, self.rows
         steps = 1 + max(row.draw for one in passes for row in one)
         missing = plan.STREAMS - len(streams)
         caches = [stream.cache for stream in streams] + [streams[0].cache] * missing
@@ -103,17 +102,17 @@ class DraftKernel:
         ]
         dtypes = [mx.int32, *[mx.float32] * 4, mx.bfloat16, mx.float32, *[mx.bfloat16] * plan.STREAMS]
         template = {"L": config.layers, "H": config.hidden, "HEADS": config.heads, "KV": config.kv_heads, "SIZE": size}
-        template |= {"I": config.mlp, "V": stacks.head.shape[0], "ROWS": rows, "TAIL": plan.TAIL}
+        template |= {"I": config.mlp, "V": self._ids, "ROWS": rows, "TAIL": plan.TAIL}
         threads = plan.WARPS * 32
         found = self._kernel(
             inputs=[
                 mx.array(_schedule(passes, steps, streams, rows), mx.int32),
                 mx.array(scales),
-                angles,
+                self._frequencies,
                 mx.concatenate(noise) if noise else self._silent,
                 mx.zeros((_TURNS,), mx.int32),  # the kernel counts in them, so they are its own
                 self._eps,
-                *stacks.arrays(),
+                *self._weights,
                 *caches,
             ],
             template=list(template.items()),

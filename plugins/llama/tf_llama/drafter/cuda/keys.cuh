@@ -70,8 +70,8 @@ __device__ __forceinline__ void attend(const float* query, Lane<SIZE> keys, Lane
 #pragma unroll
       for (int e = 0; e < EACH; e += 2) {
         const unsigned two = other < values.base ? piece[e / 2] : __ldcg(piece + e / 2);
-        v[e] = __uint_as_float(two << 16);
-        v[e + 1] = __uint_as_float(two & 0xffff0000u);
+        v[e] = low(two);
+        v[e + 1] = high(two);
       }
 #pragma unroll
       for (int g = 0; g < GROUP; ++g) {

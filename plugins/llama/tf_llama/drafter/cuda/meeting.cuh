@@ -6,6 +6,7 @@ namespace tf {
 
 // About a second. Whoever waits longer gives up, and so does everyone: a draft is lost, never the server.
 constexpr long long PATIENCE = 1ll << 31;
+constexpr int GAVE_UP = 32;
 
 __device__ __forceinline__ unsigned seen(const unsigned* at) {
   unsigned value;
@@ -13,7 +14,8 @@ __device__ __forceinline__ unsigned seen(const unsigned* at) {
   return value;
 }
 
-// turns [2]: arrivals so far, and whether someone gave up; both begin as 0. `due`: arrivals that end this thread's last wait.
+// turns: arrivals so far, and a line further whether someone gave up; both begin as 0. `due`: arrivals that end this
+// thread's last wait.
 __device__ __forceinline__ void meet(unsigned* turns, unsigned& due) {
   __syncthreads();
   due += gridDim.x;
@@ -21,8 +23,8 @@ __device__ __forceinline__ void meet(unsigned* turns, unsigned& due) {
     __threadfence();
     atomicAdd(turns, 1u);
     const long long began = clock64();
-    while (seen(turns) < due && !seen(turns + 1))
-      if (clock64() - began > PATIENCE) atomicExch(turns + 1, 1u);
+    while (seen(turns) < due && !seen(turns + GAVE_UP))
+      if (clock64() - began > PATIENCE) atomicExch(turns + GAVE_UP, 1u);
     __threadfence();
   }
   __syncthreads();
