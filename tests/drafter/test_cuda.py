@@ -20,6 +20,7 @@ from tf_llama.drafter.chain import Turn
 from tf_llama.drafter.cuda import chain as cuda
 from tf_llama.drafter.cuda import plan
 from tf_llama.drafter.cuda.chain import CudaChain, possible
+from tf_llama.drafter.cuda.kernel import DraftKernel, Given
 from tf_llama.drafter.cuda.schedule import Row, passes
 from tf_llama.drafter.proposer import LlamaDrafter
 from tf_llama.drafter.start import start
@@ -94,7 +95,7 @@ def test_drafts_equal_those_of_mlx(through_mlx: LlamaDrafter, through_kernel: Ll
             agreed += sum(a == b for a, b in zip(theirs.tokens, ours.tokens, strict=False))
         for one, theirs in zip(asked, found[0], strict=True):
             assert theirs is not None
-            fresh = [(13 * step + at) % 90 + 3 for at in range(1 + 9 * (step % 7 == 0))]
+            fresh = [(13 * step + at) % 90 + 3 for at in range((1, 1, 10, 1, 25, 2)[(step + one.stream) % 6])]
             contexts[one.stream] += [*theirs.tokens[: step % 3], *fresh]
     assert drafted > 300
     assert agreed >= 0.9 * drafted  # bfloat16 rounds at other places, and a chain that parts stays apart
@@ -186,6 +187,15 @@ def test_passes_read_then_step(through_kernel: LlamaDrafter) -> None:
         [Row(0, 4, -1, 2)],
     ]
     assert passes(turns, 16)[0] == [*passes(turns, 3)[0], *passes(turns, 3)[1]]
+
+
+def test_a_chain_longer_than_its_tail_is_refused() -> None:
+    config = parsed()
+    kernel = DraftKernel.__new__(DraftKernel)
+    kernel.rows, kernel._config = 16, config
+    given = Given(mx.zeros((8, 64, 64), mx.bfloat16), 10, 0.0, None)
+    with pytest.raises(ValueError, match="a chain of 33 positions, and a launch writes 32"):
+        kernel([[Row(0, 42, 5, 0)]], [given])
 
 
 def parsed(**changes: Any) -> LlamaConfig:

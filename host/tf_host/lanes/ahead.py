@@ -1,9 +1,9 @@
 """The next plain round, sent to the device before the last one's tokens are read.
 
 The device then goes on while the host reads, delivers and plans: a millisecond of 19 on an H200 with a 33B, one of 6
-with an 8B. Only rounds whose next draw needs no token on the host are queued, only while nobody has a draft, and only by
-models whose caches stay in place (``Model.chains``). A draft found while a plain round is queued waits for that round.
-What is computed is the same, so replies are.
+with an 8B. Only rounds whose next draw needs no token on the host are queued, only while nobody has a draft, and only
+by models whose caches stay in place (``Model.chains``). A draft found while a plain round is queued waits for that
+round. What is computed is the same, so replies are.
 """
 
 from __future__ import annotations

@@ -122,8 +122,9 @@ def possible(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
 def chain(form: CudaForm, config: LlamaConfig, device: Processor, noise: Callable[[int, int], Any]) -> Chain:
     """Through the kernel where it drafts what MLX drafts, else through MLX."""
     forward = Forward(form, _CHUNK)
-    made = CudaChain(form, forward, noise, DraftKernel(device, config, form.stacks, form.frequencies()))
     try:
+        kernel = DraftKernel(device, config, form.stacks, form.frequencies())
+        made = CudaChain(form, forward, noise, kernel)
         off = what_is_off(made, form, forward)
     except Exception as error:
         off = f"{type(error).__name__}: {str(error).splitlines()[0]}"

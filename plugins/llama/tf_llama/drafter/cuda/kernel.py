@@ -89,6 +89,9 @@ class DraftKernel:
         """
         config, rows = self._config, self.rows
         steps = 1 + max(row.draw for one in passes for row in one)
+        longest = 1 + max(row.position - streams[row.stream].base for one in passes for row in one)
+        if longest > plan.TAIL:
+            raise ValueError(f"a chain of {longest} positions, and a launch writes {plan.TAIL}")
         missing = plan.STREAMS - len(streams)
         caches = [stream.cache for stream in streams] + [streams[0].cache] * missing
         noise = [stream.noise for stream in streams if stream.noise is not None]
