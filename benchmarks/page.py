@@ -144,6 +144,7 @@ def _bad(stage: Stage) -> Lines:
         for label, name in (
             ("bad drafter", "random weights"),
             ("slow drafter", f"asleep {SLOW_STEP_S:g} s a step"),
+            (AGAIN, "none, a second server"),
         )
     ]
     yield from _table(("tokens a second over those without it", "greedy", "at 0.7", "kept"), rows)

@@ -100,10 +100,11 @@ def mlx(bench: Bench) -> None:
 
 
 def bad(bench: Bench) -> None:
-    """A drafter with random weights, and one that sleeps, beside a server without one."""
+    """A drafter with random weights, and one that sleeps, beside two servers without one: what equal ones differ by."""
     folder = bad_drafter.make(bench.drafter, bench.results / "bad-drafter")
     slow = (sys.executable, str(HERE / "slow_serve.py"), str(SLOW_STEP_S), *tf_serve("", "--drafter").command[3:])
     servers = [tf_serve("bad drafter", f"--drafter={folder}"), Server("slow drafter", slow), tf_serve(NONE)]
+    servers.append(tf_serve(AGAIN))
     _alternate(bench, "bad", servers, bench.plan(levels=(1,)))
 
 

@@ -108,6 +108,8 @@ def spread(sink: Sink, composed: Any, tokens: int) -> None:
                 decode_s=round(done.decode_s, 3),
                 worst_over_median=worst,
                 rounds_ms=[ms(one.seconds) for one in watch.rounds],
+                # The drafter reads the prompt in the round that it is first asked in.
+                drafter_first=next((at for at, one in enumerate(watch.rounds) if "drafter" in one.drafted), None),
             )
 
 

@@ -94,7 +94,7 @@ def test_every_stage_has_a_section(bench: dict[str, Any], tmp_path: Path) -> Non
         "equal": (stages.DRAFTER,),
         "oracle": (stages.DRAFTER, "depth 0", "depth 3"),
         "mlx": (stages.PLAIN, "mlx-lm", "mlx-lm same"),
-        "bad": ("bad drafter", "slow drafter", stages.NONE),
+        "bad": ("bad drafter", "slow drafter", stages.NONE, stages.AGAIN),
         "self": ("itself",),
         "cold": (stages.DRAFTER, stages.NONE),
     }

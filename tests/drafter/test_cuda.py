@@ -20,7 +20,7 @@ from tf_llama.drafter.chain import Turn
 from tf_llama.drafter.cuda import chain as cuda
 from tf_llama.drafter.cuda import plan
 from tf_llama.drafter.cuda.chain import CudaChain, possible
-from tf_llama.drafter.cuda.kernel import DraftKernel, Given
+from tf_llama.drafter.cuda.kernel import DraftKernel, Given, _schedule
 from tf_llama.drafter.cuda.schedule import Row, passes
 from tf_llama.drafter.proposer import LlamaDrafter
 from tf_llama.drafter.start import start
@@ -137,17 +137,27 @@ def test_a_kernel_that_drafts_otherwise_is_left_out(
     assert drafter.propose([request(1, [5] * 9, 3)])[0] is not None
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            RuntimeError("too many resources requested for launch\nand more"),
+            "RuntimeError: too many resources requested",
+        ),
+        (MemoryError(), "MemoryError: "),
+    ],
+)
 def test_a_kernel_that_cannot_run_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*given: Any) -> Any:
-        raise RuntimeError("too many resources requested for launch\nand more")
+        raise error
 
     monkeypatch.setattr(starting, "processor", lambda: H200)
     monkeypatch.setattr(ReferenceKernel, "__call__", fails)
     monkeypatch.setattr(cuda, "DraftKernel", ReferenceKernel)
     assert not isinstance(made()._running, CudaChain)
-    assert "of tf-plugins: RuntimeError: too many resources requested for launch" in caplog.text
+    assert f"of tf-plugins: {said}" in caplog.text
 
 
 def test_a_chain_that_is_given_up_is_not_tried_again(
@@ -162,9 +172,10 @@ def test_a_chain_that_is_given_up_is_not_tried_again(
         with pytest.raises(RuntimeError, match=expected):
             through_kernel.propose([request(1, [5] * 9, 3)])
     launches = len(kernel.launches)
-    through_kernel.open(1, [5] * 9, 100)
+    monkeypatch.setattr(through_kernel._running._forward, "rows", None)  # no prompt is read for nothing
+    through_kernel.open(1, [5] * 60, 100)
     with pytest.raises(RuntimeError, match="was given up"):
-        through_kernel.propose([request(1, [5] * 9, 3)])
+        through_kernel.propose([request(1, [5] * 60, 3)])
     assert len(kernel.launches) == launches
 
 
@@ -196,6 +207,19 @@ def test_a_chain_longer_than_its_tail_is_refused() -> None:
     given = Given(mx.zeros((8, 64, 64), mx.bfloat16), 10, 0.0, None)
     with pytest.raises(ValueError, match="a chain of 33 positions, and a launch writes 32"):
         kernel([[Row(0, 42, 5, 0)]], [given])
+
+
+def test_a_schedule_as_the_kernel_reads_it() -> None:
+    """Passes and steps; base and first row of noise of four streams; then each pass, padded to its width."""
+    cache, noise = mx.zeros((8, 64, 64)), mx.zeros((2, 5))
+    streams = [Given(cache, 7, 0.0, None), Given(cache, 0, 0.7, noise), Given(cache, 9, 0.7, noise)]
+    one, two = [Row(0, 7, 3, 0), Row(1, 0, 4, 0)], [Row(2, 9, -1, 1)]
+    assert _schedule([one, two], 2, streams, 3) == [
+        *(2, 2),
+        *(7, -1, 0, 0, 9, 2, 0, -1),
+        *(2, 0, 7, 3, 0, 1, 0, 4, 0, 0, 0, 0, 0),
+        *(1, 2, 9, -1, 1, 0, 0, 0, 0, 0, 0, 0, 0),
+    ]
 
 
 def parsed(**changes: Any) -> LlamaConfig:

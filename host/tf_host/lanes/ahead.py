@@ -8,8 +8,9 @@ round. What is computed is the same, so replies are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import mlx.core as mx
 
@@ -22,15 +23,29 @@ __all__ = ["Ahead", "Queued"]
 
 @dataclass(slots=True)
 class Queued:
-    """A plain round that is under way: its streams and, in their order, the draws."""
+    """A plain round that is under way.
+
+    Attributes:
+        streams: whose it is.
+        draws: theirs, in that order.
+        whole: whether it was sent for these streams alone.
+    """
 
     streams: list[Stream]
     draws: list[WindowDraws]
+    whole: bool = True
 
     def of(self, streams: Sequence[Stream]) -> Queued:
         """The part of it that belongs to streams that still decode."""
         alive = [at for at, stream in enumerate(self.streams) if stream in streams]
-        return Queued([self.streams[at] for at in alive], [self.draws[at] for at in alive])
+        whole = len(alive) == len(self.streams)
+        return Queued([self.streams[at] for at in alive], [self.draws[at] for at in alive], whole)
+
+
+class Silent(Protocol):
+    """``tf_host.lanes.drafting.Drafting.silent``."""
+
+    def __call__(self, streams: Sequence[Stream], *, asked: bool) -> bool: ...
 
 
 class Ahead:
@@ -38,10 +53,10 @@ class Ahead:
 
     Args:
         model: the target.
-        silent: whether none of the streams would have a draft now.
+        silent: whether none of the streams would have a draft.
     """
 
-    def __init__(self, model: Model, silent: Callable[[Sequence[Stream]], bool]) -> None:
+    def __init__(self, model: Model, silent: Silent) -> None:
         self._model = model
         self._silent = silent
         self._queued: Queued | None = None
@@ -54,8 +69,13 @@ class Ahead:
         queued = queued.of(streams)
         return queued if queued.streams else None
 
-    def queue(self, streams: Sequence[Stream], draws: Sequence[WindowDraws]) -> bool:
+    def queue(self, streams: Sequence[Stream], draws: Sequence[WindowDraws], *, asked: bool) -> bool:
         """Send the round that follows a plain one of ``streams``, whose draws are not read yet.
+
+        Args:
+            streams: all that decode.
+            draws: of the round that runs.
+            asked: whether that one is plain because proposers were asked and had nothing.
 
         Returns:
             Whether it was sent; the caches then stand past the rows of the round before.
@@ -63,7 +83,7 @@ class Ahead:
         if not self._model.chains or not all(map(_may_follow, streams)):
             return False
         tokens = [draw.next_token() for draw in draws]
-        if any(token is None for token in tokens) or not self._silent(streams):
+        if any(token is None for token in tokens) or not self._silent(streams, asked=asked):
             return False
         windows = []
         for stream, token in zip(streams, tokens, strict=True):

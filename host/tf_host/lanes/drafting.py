@@ -39,9 +39,11 @@ class Drafting:
         self._sources = sources
         self._depths = depths
         self._plan = plan
+        self._dear = False
 
     def propose(self, streams: Sequence[Stream]) -> Mapping[int, Proposal]:
         """The draft of each stream that has one; raises ``StreamFault`` where a grammar fails."""
+        self._dear = False
         views = {stream.number: self._view(stream) for stream in streams}
         most = self._depths.plan(list(views.values()))
         found = {stream.number: forced for stream in streams if (forced := _forced(stream, views[stream.number]))}
@@ -56,11 +58,17 @@ class Drafting:
         }
         return {number: proposal for number, proposal in trimmed.items() if proposal.tokens}
 
-    def silent(self, streams: Sequence[Stream]) -> bool:
-        """Whether none of the streams would have a draft now.
+    def silent(self, streams: Sequence[Stream], *, asked: bool) -> bool:
+        """Whether none of the streams would have a draft, so that plain rounds may follow.
 
-        Those whose drafts cost nothing to ask for are asked; any other that would be is taken to have one.
+        Proposers that cost nothing to ask are asked; any other that would be is taken to have one.
+
+        Args:
+            streams: who would have them.
+            asked: whether ``propose`` was, for these streams and tokens, and found none.
         """
+        if asked:
+            return not self._dear
         views = {stream.number: self._view(stream) for stream in streams}
         most = self._depths.plan(list(views.values()))
         for source in self._sources:
@@ -101,6 +109,7 @@ class Drafting:
         requests = self._requests(source, streams, views, most)
         if not requests:
             return
+        self._dear |= not self._depths.free(source.index)
         started = time.perf_counter()
         drafts = source.propose(requests)
         seconds = time.perf_counter() - started

@@ -130,12 +130,13 @@ class Rounds:
         round.ran = time.perf_counter()
         drawn = self._sent(round) if round.queued is None else round.queued.draws
         if whole and len(round.forwards) == 1 and all(window.proposal is None for window in round.windows):
-            round.kept = self._ahead.queue([window.stream for window in round.windows], drawn)
+            streams = [window.stream for window in round.windows]
+            round.kept = self._ahead.queue(streams, drawn, asked=round.queued is None)
         mx.eval([array for draws in drawn for array in draws.arrays()])
         round.read_back = time.perf_counter()
         if round.queued is None:
             round.seconds = None if round.kept else round.read_back - round.ran
-        elif whole and calm:
+        elif whole and calm and round.queued.whole:
             # It began when the one before it ended. That is what a plain round takes where nobody drafts.
             round.seconds = round.read_back - self._read_back
         self._read_back = round.read_back

@@ -65,6 +65,7 @@ class Pricing:
         # Streams, and whether the round was queued -> seconds that it takes past the fit.
         self._shared: dict[tuple[int, bool], Mean] = {}
         self._count = self._overdue = 0
+        self._due: bool | None = None
         self._views: dict[int, StreamView] = {}
         self._taken: dict[int, Offer] = {}
         self._depths: dict[int, dict[int, int]] = {}
@@ -74,7 +75,7 @@ class Pricing:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
         self._count += 1
         self._views = {view.id: view for view in streams}
-        self._taken, self._depths, self._trials = {}, {}, set()
+        self._taken, self._depths, self._trials, self._due = {}, {}, set(), None
         for view in streams:
             self._streams.open(view.id, sampled=view.temperature > 0)
         if not self._rounds.widest or (len(streams) == 1 and self._rounds.age(1) is None):
@@ -241,8 +242,6 @@ class Pricing:
         streams = len(sample.outcomes)
         if streams == 1 and len(sample.padded) == 1:
             self._rounds.record(sample.rows, buckets[0], seconds)
-            if not self._stale(1):
-                self._overdue = 0
         elif streams > 1:
             if len(sample.padded) == 1:
                 self._rounds.lend(sample.rows, max(buckets), seconds)
@@ -251,11 +250,14 @@ class Pricing:
             extra.feed(min(seconds, OUTLIER * (fit + extra.value)) - fit, self._count)
 
     def _plain_is_due(self) -> bool:
-        """Whether to leave this round plain, to time it; one that is queued is timed by the second of two."""
-        if not self._stale(1):
-            return False
-        self._overdue += 1
-        return self._overdue % STALE in (1, 2)
+        """Whether to leave this round plain, to time it: one round in ``STALE``, whoever is asked about it.
+
+        Where another is queued behind it, that is the one that is timed.
+        """
+        if self._due is None:
+            self._overdue = self._overdue + 1 if self._stale(1) else 0
+            self._due = self._overdue % STALE == 1
+        return self._due
 
     def _stale(self, rows: int) -> bool:
         return (age := self._rounds.age(rows)) is None or age >= STALE

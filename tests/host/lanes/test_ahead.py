@@ -149,6 +149,21 @@ def test_a_queued_round_is_timed_from_the_end_of_the_one_before(monkeypatch: pyt
     assert len(timed) == 6
 
 
+def test_a_round_is_not_timed_by_the_streams_that_are_left_of_it() -> None:
+    """It was sent for one that ended meanwhile."""
+    model, _ = watched()
+    depths = Told(0)
+    lanes = make_lanes(model, proposers=[FakeProposer(always(4))], depths=depths)
+    decode(lanes, request([1, 2, 3], 12), request([7, 8], 30))
+    streams = [len(sample.outcomes) for sample in depths.rounds]
+    together = streams.index(2)
+    alone = streams.index(1, together)
+    timed = [sample.seconds is not None for sample in depths.rounds]
+    assert alone - together > 5
+    assert all(timed[together + 1 : alone])
+    assert timed[alone : alone + 3] == [False, True, True]
+
+
 def test_a_round_beside_a_prompt_is_not_timed() -> None:
     """What a prompt's chunk took is not the round's."""
     model, _ = watched()

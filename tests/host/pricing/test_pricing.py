@@ -239,17 +239,18 @@ def test_a_round_that_was_not_timed_is_judged_all_the_same() -> None:
     assert pricing._streams.drafts(1, DRAFTER).acceptance.chances(3) < chances
 
 
-def test_a_plain_round_that_is_due_takes_two_at_most() -> None:
-    """The one that is planned and the one queued behind it: no third while that is under way."""
-    pricing = started(drafter_kept=1)
+def test_a_plain_round_is_due_once_whoever_is_asked() -> None:
+    """While the one queued behind it runs, drafts are wanted again, or a third would be queued."""
+    pricing = started(copy_kept=1, drafter_kept=1)
     for _ in range(STALE):
         pricing.plan([view()])
         land(pricing, {1: (DRAFTER, 2, 1)})
     asked = []
     for _ in range(4):
         pricing.plan([view()])
-        asked.append(pricing.choose(view(), DRAFTER) > 0)
-    assert asked == [False, False, True, True]
+        depths = [pricing.choose(view(), proposer) for proposer in (COPY, DRAFTER)]
+        asked.append(max(depths) > 0)
+    assert asked == [False, True, True, True]
     land(pricing, {1: (None, 0, 0)}, queued=True)
     assert not pricing._stale(1)
 

@@ -55,6 +55,7 @@ class CudaChain(Chain):
         super().release()
 
     def read(self, slot: Slot, tokens: Sequence[int]) -> None:
+        self._expect_running()
         unread, heads = list(tokens), self._form.weights.heads
         while unread:
             rows = min(_CHUNK, max(self._form.tail, _SCORES // (heads * (slot.length + _CHUNK))))
@@ -69,13 +70,16 @@ class CudaChain(Chain):
             mx.eval(slot.cache)
 
     def draft(self, turns: Sequence[Turn]) -> list[list[int]]:
-        if self._given_up:
-            raise RuntimeError("the drafter's kernel was given up")
+        self._expect_running()
         drafts: list[list[int]] = []
         for start in range(0, len(turns), plan.STREAMS):
             # One after another: two launches at once would wait for each other's blocks.
             drafts += self._launched(turns[start : start + plan.STREAMS])
         return drafts
+
+    def _expect_running(self) -> None:
+        if self._given_up:
+            raise RuntimeError("the drafter's kernel was given up")
 
     def _launched(self, turns: Sequence[Turn]) -> list[list[int]]:
         for turn in turns:
@@ -127,7 +131,7 @@ def chain(form: CudaForm, config: LlamaConfig, device: Processor, noise: Callabl
         made = CudaChain(form, forward, noise, kernel)
         off = what_is_off(made, form, forward)
     except Exception as error:
-        off = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        off = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     if off:
         _LOG.warning("the drafter runs without the CUDA kernel of tf-plugins: %s", off)
         return Chain(form, forward, noise)

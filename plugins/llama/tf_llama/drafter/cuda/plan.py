@@ -24,6 +24,9 @@ MOST_PARTS, KEYS_A_PART = 8, 1_024
 _WIDTHS = (16, 12, 8, 4)
 _STATIC = 8_192
 
+_ASKED = 49_152
+"""What a block has without asking, static memory included; MLX asks for more by the dynamic part alone."""
+
 
 def rows(config: LlamaConfig, shared: int) -> int | None:
     """Rows of a pass that a block's shared memory has room for; ``None`` where it has none for four."""
@@ -35,7 +38,7 @@ def rows(config: LlamaConfig, shared: int) -> int | None:
 
 def memory(config: LlamaConfig, count: int) -> int:
     """Bytes of dynamic shared memory of a launch with passes of ``count`` rows."""
-    return max(_held(config, count), _attention(config))
+    return max(_held(config, count), _attention(config), _ASKED)
 
 
 def _held(config: LlamaConfig, count: int) -> int:

@@ -31,7 +31,7 @@ def what_is_off(ours: Form, theirs: Form, weights: Weights) -> str:
             if not off <= _TOLERANCE * size:  # NaN is off too
                 return f"{name} is off by {off:.2g} of {size:.2g}"
     except Exception as error:
-        return f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}"
+        return f"{name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return ""
 
 
