@@ -154,7 +154,8 @@ def test_a_round_is_not_timed_by_the_streams_that_are_left_of_it() -> None:
     model, _ = watched()
     depths = Told(0)
     lanes = make_lanes(model, proposers=[FakeProposer(always(4))], depths=depths)
-    decode(lanes, request([1, 2, 3], 12), request([7, 8], 30))
+    plain = naive(request([1, 2, 3], 30))[0]
+    decode(lanes, request([1, 2, 3], 30, end_ids=[plain[11]]), request([7, 8], 40))
     streams = [len(sample.outcomes) for sample in depths.rounds]
     together = streams.index(2)
     alone = streams.index(1, together)
