@@ -20,7 +20,7 @@ from tf_host.cli.leaving import leave
 from tf_host.requests import Sampling
 
 ROWS = (1, 2, 3, 4, 6, 8, 16)
-DEPTHS = (0, 1, 2, 3, 4, 6, 8)
+DEPTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15)
 PLACE = 300
 
 
