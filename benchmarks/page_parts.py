@@ -50,7 +50,7 @@ def _depths(stage: Stage) -> Iterable[str]:
     ways = list(dict.fromkeys(r["way"] for r in records))
     if not ways:
         return
-    ways = sorted(ways, key=lambda way: (way == "priced", way))
+    ways = sorted(ways, key=lambda way: int(way.removeprefix("depth ")) if way != "priced" else 99)
     yield "Fixed depths and pricing, one stream, whole requests: tokens a second over all prompts, and the median of"
     yield "decoding alone."
     yield ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -20,10 +21,12 @@ from tf_llama.drafter.chain import Turn
 from tf_llama.drafter.cuda import chain as cuda
 from tf_llama.drafter.cuda import plan
 from tf_llama.drafter.cuda.chain import CudaChain, possible
+from tf_llama.drafter.cuda.form import Stacks
 from tf_llama.drafter.cuda.kernel import DraftKernel, Given, _schedule
 from tf_llama.drafter.cuda.schedule import Row, passes
 from tf_llama.drafter.proposer import LlamaDrafter
 from tf_llama.drafter.start import start
+from tf_llama.rows.cuda.processor import processor
 from tf_plugins.types import Checkpoint
 
 SHAPE: dict[str, Any] = {
@@ -198,6 +201,66 @@ def test_passes_read_then_step(through_kernel: LlamaDrafter) -> None:
         [Row(0, 4, -1, 2)],
     ]
     assert passes(turns, 16)[0] == [*passes(turns, 3)[0], *passes(turns, 3)[1]]
+
+
+@pytest.mark.skipif(not mx.cuda.is_available(), reason="the kernel runs on a CUDA device alone")
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "size", "mlp", "ids"),
+    [(3, 1, 64, 576, 1_001), (16, 2, 128, 1_536, 500), (8, 8, 64, 264, 4_096), (4, 2, 128, 8_192, 2_000)],
+    ids=["groups of 3", "groups of 8", "no groups", "passes of 12 rows"],
+)
+def test_the_kernel_computes_what_its_reference_does(heads: int, kv_heads: int, size: int, mlp: int, ids: int) -> None:
+    """Four streams of very different lengths, greedy and sampled, several passes of reading, chains of all lengths."""
+    config = parsed(
+        hidden_size=64 * heads,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=size,
+        intermediate_size=mlp,
+        num_hidden_layers=2,
+    )
+    stacks, frequencies = random_stacks(config, ids), 1e4 ** -(mx.arange(size // 2) / (size // 2))
+    device = processor()
+    assert device is not None
+    both = [made(device, config, stacks, frequencies) for made in (ReferenceKernel, DraftKernel)]
+    streams, turns = [], []
+    for stream, (base, unread, most) in enumerate(((0, 3, 5), (40, 16, 1), (1_300, 1, 8), (5_000, 9, 3))):
+        cache = normal(stream, (2 * 2 * kv_heads, base + 64, size), 1.0)
+        noise = mx.random.gumbel((most, ids), key=mx.random.key(stream)) if stream % 2 else None
+        streams.append(Given(cache, base, 0.7 * (stream % 2), noise))
+        turns.append((base, [(7 * at + stream) % ids for at in range(unread)], most))
+    launch = scheduled(turns, both[0].rows)
+    (wanted, written), (found, also) = (kernel(launch, streams) for kernel in both)
+    assert found[-1].item() == 0
+    agreed = [one == other for one, other in zip(wanted.tolist(), found.tolist(), strict=True)]  # type: ignore[arg-type]
+    assert sum(agreed) >= 0.9 * len(agreed)
+    for (_, unread, _), theirs, ours in zip(turns, written, also, strict=True):
+        # What was read before the first draft cannot depend on one.
+        theirs, ours = (part[:, : len(unread)].astype(mx.float32) for part in (theirs, ours))
+        assert (mx.linalg.norm(theirs - ours) / mx.linalg.norm(theirs)).item() < 0.03
+
+
+def normal(seed: int, shape: tuple[int, ...], deviation: float) -> mx.array:
+    return (mx.random.normal(shape, key=mx.random.key(seed)) * deviation).astype(mx.bfloat16)
+
+
+def random_stacks(config: LlamaConfig, ids: int) -> Stacks:
+    hidden, width, layers = config.hidden, config.heads * config.head_dim, config.layers
+    asked = (config.heads + 2 * config.kv_heads) * config.head_dim
+    products = ((asked, hidden), (hidden, width), (2 * config.mlp, hidden), (hidden, config.mlp))
+    attend, output, gate_up, down = (
+        normal(10 + at, (layers, *shape), shape[1] ** -0.5) for at, shape in enumerate(products)
+    )
+    ones = mx.ones((layers, hidden), mx.bfloat16)
+    table, head = normal(20, (ids, hidden), 1.0), normal(21, (ids, hidden), 2 * hidden**-0.5)
+    return Stacks(table, ones, attend, output, ones, gate_up, down, ones[0], head)
+
+
+def scheduled(turns: list[tuple[int, list[int], int]], width: int) -> list[list[Row]]:
+    """As ``passes`` makes them, of bases instead of slots."""
+    slots = [SimpleNamespace(length=base) for base, _, _ in turns]
+    asked = [Turn(slot, unread, most, 0, 0.0) for slot, (_, unread, most) in zip(slots, turns, strict=True)]  # type: ignore[arg-type]
+    return passes(asked, width)
 
 
 def test_a_chain_longer_than_its_tail_is_refused() -> None:
