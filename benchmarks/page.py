@@ -36,7 +36,7 @@ def _head(results: Mapping[str, Stage]) -> Lines:
     yield "Window *k* sends prompt *k* alone, then *k* and *k* + 1 together. One stream is tokens a second after the"
     yield "first token, two are both replies' tokens over the pair's wall time; numbers are medians over windows."
     yield "Servers alternate window by window, nothing is kept between requests, seeds are fixed. *Without* the"
-    yield "drafter, copies are still drafted. The machine is shared and stages ran hours apart: compare within a table."
+    yield "drafter, copies are still drafted. Stages run one after another: compare within a table."
 
 
 def _pair(stage: Stage) -> Lines:

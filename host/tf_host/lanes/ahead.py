@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import mlx.core as mx
 
+from tf_host.lanes.drafting import Drafting
 from tf_host.lanes.stream import Stream
 from tf_host.sampling import WindowDraws
 from tf_plugins.types import Model, Window
@@ -42,23 +42,17 @@ class Queued:
         return Queued([self.streams[at] for at in alive], [self.draws[at] for at in alive], whole)
 
 
-class Silent(Protocol):
-    """``tf_host.lanes.drafting.Drafting.silent``."""
-
-    def __call__(self, streams: Sequence[Stream], *, asked: bool) -> bool: ...
-
-
 class Ahead:
     """Queues one round.
 
     Args:
         model: the target.
-        silent: whether none of the streams would have a draft.
+        drafting: says whether any of the streams would have a draft.
     """
 
-    def __init__(self, model: Model, silent: Silent) -> None:
+    def __init__(self, model: Model, drafting: Drafting) -> None:
         self._model = model
-        self._silent = silent
+        self._drafting = drafting
         self._queued: Queued | None = None
 
     def take(self, streams: Sequence[Stream]) -> Queued | None:
@@ -83,7 +77,7 @@ class Ahead:
         if not self._model.chains or not all(map(_may_follow, streams)):
             return False
         tokens = [draw.next_token() for draw in draws]
-        if any(token is None for token in tokens) or not self._silent(streams, asked=asked):
+        if any(token is None for token in tokens) or not self._drafting.silent(streams, asked=asked):
             return False
         windows = []
         for stream, token in zip(streams, tokens, strict=True):

@@ -101,7 +101,7 @@ class Rounds:
         self._sources = sources
         self._depths = depths
         self._drafting = Drafting(sources, depths, plan)
-        self._ahead = Ahead(model, self._drafting.silent)
+        self._ahead = Ahead(model, self._drafting)
         self._read_back = 0.0
 
     def plan(self, streams: Sequence[Stream]) -> Round:

@@ -16,6 +16,7 @@ __device__ __forceinline__ float2 beside(float2 one, int by) {
 // The best of this block's share, for the `drawn` rows in `drawing`. noise [rows, V].
 template <typename S>
 __device__ __forceinline__ void draw(State<S>& s, const int* drawing, int drawn, const float* noise) {
+  static_assert(STREAMS <= AT_ONCE, "all rows that draw are multiplied at once");
   __shared__ float2 found[WARPS][STREAMS];
   take(s, s.weights.norm, drawn, [&](int n, int at) { return kept(s, drawing[n], at); });
   const int lane = threadIdx.x % 32, mine = lane / 4;

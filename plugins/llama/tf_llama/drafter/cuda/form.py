@@ -43,7 +43,7 @@ class CudaForm(GpuForm):
         mx.eval(self.stacks.arrays())
 
     def frequencies(self) -> mx.array:
-        """Float32 ``[head size / 2]``: the angles of position 1, whatever scaling the rope has; none is over 1."""
+        """Float32 ``[head size / 2]``: the angles of position 1, whatever scaling the rope has; all are below pi."""
         cosines, sines = mx.split(turned(self._rope, [1], self._size)[0], 2)
         return mx.arctan2(sines, cosines)
 

@@ -86,6 +86,9 @@ class DraftKernel:
         Returns:
             int32 ``[STREAMS * steps + 1]``: drafts by streams, then 1 where the chain was given up; and for every
             stream the keys and values from its base on, ``[layers * 2 kv heads, TAIL, head size]``.
+
+        Raises:
+            ValueError: a chain would write past its tail; the kernel itself does not look.
         """
         config, rows = self._config, self.rows
         steps = 1 + max(row.draw for one in passes for row in one)

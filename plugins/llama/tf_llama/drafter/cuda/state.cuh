@@ -65,11 +65,20 @@ struct Attend {  // two numbers of a head and the two that they turn with
   }
 };
 
-template <typename S>
-struct Output {
-  static constexpr int K = S::O, GROUPS = S::H / 4;
-  static __device__ __forceinline__ const bf16* of(const Weights& w, int layer) { return w.output + size_t(layer) * S::H * K; }
+template <typename S, int DEPTH>
+struct Added {  // the hidden row's next four numbers
+  static constexpr int K = DEPTH, GROUPS = S::H / 4;
   static __device__ __forceinline__ int which(int group, int o) { return group * 4 + o; }
+};
+
+template <typename S>
+struct Output : Added<S, S::O> {
+  static __device__ __forceinline__ const bf16* of(const Weights& w, int layer) { return w.output + size_t(layer) * S::H * S::O; }
+};
+
+template <typename S>
+struct Down : Added<S, S::I> {
+  static __device__ __forceinline__ const bf16* of(const Weights& w, int layer) { return w.down + size_t(layer) * S::H * S::I; }
 };
 
 template <typename S>
@@ -79,13 +88,6 @@ struct GateUp {  // two gates and their ups
     return w.gate_up + size_t(layer) * 2 * S::I * K;
   }
   static __device__ __forceinline__ int which(int group, int o) { return (o / 2) * S::I + group * 2 + o % 2; }
-};
-
-template <typename S>
-struct Down {
-  static constexpr int K = S::I, GROUPS = S::H / 4;
-  static __device__ __forceinline__ const bf16* of(const Weights& w, int layer) { return w.down + size_t(layer) * S::H * K; }
-  static __device__ __forceinline__ int which(int group, int o) { return group * 4 + o; }
 };
 
 template <typename S>
