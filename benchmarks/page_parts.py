@@ -40,7 +40,7 @@ def _list(stage: Stage) -> Iterable[str]:
         )
     for record in _of(stage, "outside"):
         outside = record["round_ms"] - record["inside_ms"]
-        yield f"- the host outside of it (planning, text, delivery): {outside:.2f} ms of a plain round"
+        yield f"- the host after it (text, delivery): {outside:.2f} ms of a plain round"
 
 
 def _depths(stage: Stage) -> Iterable[str]:

@@ -87,7 +87,7 @@ def _draws(composed: Any, cache: Any, ids: list[int], times: int = 20) -> dict[s
 
 
 def _outside(composed: Any) -> dict[str, float]:
-    """Milliseconds of a plain round of a reply, and what of it lies outside of forward, draw and read-back."""
+    """Milliseconds of a plain round of a reply, and what of it is planning, forward, draw and read-back."""
     from tf_host.lanes.depths import FixedDepths
 
     watch = Watch()
