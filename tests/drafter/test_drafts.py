@@ -219,6 +219,61 @@ def test_unread_says_what_it_would_have_to_read() -> None:
     assert made.unread(77, 140) == 0
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("piece", [1, 40, 64, 1_000])
+def test_a_prompt_read_ahead_is_drafted_for_as_one_read_at_once(form: str, piece: int) -> None:
+    reference = Reference()
+    for length in (1, 2, 30, 150):
+        made, context = drafter(form), prompt(length)
+        made.open(1, context, CONTEXT)
+        for left in range(length - 1, 0, -piece):
+            assert made.unread(1, length) == left + 1
+            made.read(1, context, piece)
+        assert made.unread(1, length) == 1
+        made.read(1, context, piece)  # the last token is left to the first draft
+        assert made.unread(1, length) == 1
+        assert proposed(made, request(1, context, 6)) == [reference.draft(context, 6)]
+
+
+def test_reading_ahead_goes_on_from_a_kept_cache_and_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, reference, context = drafter(), Reference(), prompt(100)
+    made.open(1, context, CONTEXT)
+    made.read(1, context, 80)
+    made.close(1)
+    made.open(2, context, CONTEXT)
+    assert made.unread(2, 100) == 20
+    costs = made.costs()
+    now = iter((0.0, 10.0))
+    monkeypatch.setattr("tf_llama.drafter.proposer.time.perf_counter", lambda: next(now))
+    made.read(2, context, 80)
+    monkeypatch.undo()
+    assert made.costs().read == pytest.approx(costs.read + 0.2 * (10 / 19 - costs.read))
+    assert proposed(made, request(2, context, 6)) == [reference.draft(context, 6)]
+
+
+def test_a_failed_read_drops_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, context = drafter(), prompt(100)
+    made.open(1, context, CONTEXT)
+    made.read(1, context, 40)
+    with monkeypatch.context() as patched:
+        patched.setattr(made._running, "read", lambda slot, tokens: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            made.read(1, context, 40)
+    made.read(1, context, 40)
+    assert proposed(made, request(1, context, 3)) == [None]
+    made.close(1)
+    assert made.kept() == 0
+
+
+def test_an_id_without_a_row_ends_reading_ahead() -> None:
+    made, context = drafter(), [*prompt(50), 10**6, *prompt(50)]
+    made.open(1, context, CONTEXT)
+    made.read(1, context, 200)
+    assert made.unread(1, len(context)) == 0
+    assert proposed(made, request(1, context, 3)) == [None]
+    made.read(77, context, 10)
+
+
 def test_costs_are_measured_at_start_and_move_by_a_fifth(monkeypatch: pytest.MonkeyPatch) -> None:
     made = drafter()
     costs = made.costs()

@@ -98,6 +98,42 @@ class FakeProposer:
             raise RuntimeError(f"planted in {method}")
 
 
+class ReadingProposer(FakeProposer):
+    """Has contexts to read, and reads ahead.
+
+    Args:
+        starts_at: tokens that every stream has read when it opens.
+
+    Attributes:
+        piece: the most that it reads in a call.
+        order: its calls that read or draft.
+    """
+
+    def __init__(self, answer: Answer, name: str = "fake", raises: str = "", starts_at: int = 0) -> None:
+        super().__init__(answer, name, raises)
+        self.piece = 1 << 30
+        self.order: list[str] = []
+        self._starts_at = starts_at
+        self._done: dict[int, int] = {}
+
+    def unread(self, stream: int, length: int) -> int:
+        super().unread(stream, length)
+        return max(0, length - self._done.get(stream, self._starts_at))
+
+    def read(self, stream: int, context: Sequence[int], most: int) -> None:
+        self._expect(stream in self.streams, f"stream {stream} is not open")
+        self._called("read")
+        done = self._done.get(stream, self._starts_at)
+        tokens = min(len(context) - 1 - done, most, self.piece)
+        self.order.append(f"read {tokens}")
+        self._done[stream] = done + tokens
+
+    def propose(self, requests: Sequence[DraftRequest]) -> Sequence[Draft | None]:
+        self.order.append("propose")
+        self._done |= {request.stream: len(request.context) for request in requests}
+        return super().propose(requests)
+
+
 def oracle(replies: Mapping[tuple[int, ...], Sequence[int]], right: int | None = None) -> Answer:
     """Proposes the known replies, by prompt; after ``right`` right tokens it is wrong."""
 

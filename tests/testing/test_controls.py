@@ -141,6 +141,18 @@ def remembers(self: Echo, stream: int) -> None:
     everywhere.append(self.streams.pop(stream))
 
 
+def opens_unread(self: Echo, stream: int, context: Any, tokens: int) -> None:
+    self.streams[stream] = []
+
+
+def reads_on(self: Echo, stream: int, context: Any, most: int) -> None:
+    self.streams[stream] = list(context[: len(self.streams[stream]) + most])
+
+
+def reads_it_all(self: Echo, stream: int, context: Any, most: int) -> None:
+    self.streams[stream] = list(context)
+
+
 class Tampering(EchoPlugin):
     """Changes what the target computes."""
 
@@ -182,6 +194,17 @@ PROPOSERS = [
     ("test_late_outcomes_are_survived", proposing("Strict", observe=knows_its_streams)),
     ("test_unread_is_a_part_of_the_context", proposing("Negative", unread=lambda self, stream, length: -1)),
     ("test_unread_is_a_part_of_the_context", proposing("Beyond", unread=lambda self, stream, length: length + 1)),
+    ("test_reading_ahead_reads", proposing("Gulps", open=opens_unread, read=reads_it_all)),
+    ("test_reading_ahead_reads", proposing("Stuck", open=opens_unread, read=lambda self, stream, context, most: None)),
+    (
+        "test_reading_ahead_reads",
+        proposing(
+            "Sated",
+            open=opens_unread,
+            read=reads_on,
+            propose=drafting(lambda self, r: None if self.streams[r.stream] else Echo.one(self, r)),
+        ),
+    ),
     ("test_costs_are_seconds", proposing("Paid", costs=lambda self: Costs(step=-1.0))),
     ("test_costs_are_seconds", proposing("Nan", costs=lambda self: Costs(read=float("nan")))),
     ("test_growth_is_arithmetic", proposing("Grows", growth=lambda self, c, t: Growth(new=t + next(ticks)))),

@@ -15,7 +15,7 @@ import pytest
 from tf_plugins.testing.engine import Engine
 from tf_plugins.testing.facts import target_facts
 from tf_plugins.testing.plugin import PluginChecks
-from tf_plugins.types import Draft, DraftRequest, Outcome, Proposer, TargetFacts
+from tf_plugins.types import Draft, DraftRequest, Outcome, Proposer, ReadsAhead, TargetFacts
 
 _CONTEXTS = tuple(
     tuple(text.encode())
@@ -245,6 +245,24 @@ class ProposerChecks(PluginChecks):
                     assert 0 <= opened.proposer.unread(stream, length) <= length
                 opened.ask(request(stream, list(context)))
                 assert 0 <= opened.proposer.unread(stream, len(context)) <= len(context)
+
+    def test_reading_ahead_reads(self) -> None:
+        """One with ``read`` reads no more than it is asked to, gets on, and still drafts afterwards."""
+        with self.opened() as opened:
+            proposer = opened.proposer
+            if not isinstance(proposer, ReadsAhead):
+                pytest.skip("it does not read ahead")
+            drafts: list[Draft | None] = []
+            for context in self.contexts:
+                stream = opened.stream(context)
+                for most in (3, 5, len(context)):
+                    before = proposer.unread(stream, len(context))
+                    proposer.read(stream, list(context), most)
+                    after = proposer.unread(stream, len(context))
+                    assert before - most <= after <= before, f"read {before - after} tokens, and most is {most}"
+                assert after <= 1 or before > after, f"{after} tokens of {len(context)} are left unread"
+                drafts += opened.ask(request(stream, list(context)))
+        assert any(drafts), "nothing was drafted for what was read ahead"
 
     def test_costs_are_seconds(self) -> None:
         """Its own measurements, 0 where it has none."""

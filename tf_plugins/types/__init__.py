@@ -5,7 +5,7 @@ from tf_plugins.types.checkpoint import Checkpoint, NamedCheckpoint, Progress, R
 from tf_plugins.types.device import Device
 from tf_plugins.types.events import RequestFacts, RoundDone, StartFacts, StreamDone, TargetFacts
 from tf_plugins.types.model import Cache, Family, Model, State, TileCheck, WidthCheck, Window
-from tf_plugins.types.proposer import Costs, Draft, DraftRequest, Growth, Outcome, Proposer
+from tf_plugins.types.proposer import Costs, Draft, DraftRequest, Growth, Outcome, Proposer, ReadsAhead
 from tf_plugins.types.refusal import Refusal
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Progress",
     "PromptStates",
     "Proposer",
+    "ReadsAhead",
     "Refusal",
     "RequestFacts",
     "Resources",

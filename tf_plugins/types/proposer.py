@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +145,20 @@ class Proposer(Protocol):
 
     def release(self) -> None:
         """Free everything; called once, before the target is released."""
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """What a proposer may have beside the methods of ``Proposer``: a way to read a prompt before the first round.
+
+    Reading a long context takes time, and in ``propose`` all streams of the round wait for it. One that reads ahead is
+    asked between rounds instead, a piece at a time, and neighbours keep their share of the time.
+    """
+
+    def read(self, stream: int, context: Sequence[int], most: int) -> None:
+        """Read up to ``most`` more tokens of the context, within what ``growth`` said.
+
+        Called after ``open`` and before the stream is drafted for, as often as ``unread`` falls and is more than a few;
+        not at all where drafts are not expected to pay. ``context`` is the prompt, a view as in ``DraftRequest``. What
+        it raises costs the stream its drafts. Whatever was not read is left to ``propose``.
+        """

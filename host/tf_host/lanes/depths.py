@@ -15,6 +15,7 @@ from typing import Protocol
 __all__ = [
     "FORCED",
     "MOST_DRAFTS",
+    "READING",
     "Depths",
     "DraftSample",
     "FixedDepths",
@@ -27,6 +28,9 @@ __all__ = [
 
 MOST_DRAFTS = 15
 """Longest draft that is ever asked for."""
+
+READING = 16
+"""Unread tokens past which a proposer has a context to read; fewer belong to an ordinary step."""
 
 FORCED = -1
 """In place of a proposer's index: tokens that a grammar forces."""
@@ -126,6 +130,15 @@ class Depths(Protocol):
     def free(self, proposer: int) -> bool:
         """Whether asking this proposer costs next to nothing, so that it may be asked in vain."""
 
+    def asks(self, streams: Sequence[StreamView], proposer: int) -> bool:
+        """Whether this proposer is likely to be asked for the last of the streams, which is about to join the others.
+
+        It then reads the stream's context before that.
+        """
+
+    def record_read(self, proposer: int, tokens: int, seconds: float) -> None:
+        """A proposer read so many context tokens, between rounds."""
+
     def record_draft(self, sample: DraftSample) -> None:
         """A proposer was called."""
 
@@ -158,6 +171,12 @@ class FixedDepths:
 
     def free(self, proposer: int) -> bool:
         return False
+
+    def asks(self, streams: Sequence[StreamView], proposer: int) -> bool:
+        return self.choose(streams[-1], proposer) > 0
+
+    def record_read(self, proposer: int, tokens: int, seconds: float) -> None:
+        return None
 
     def record_draft(self, sample: DraftSample) -> None:
         return None

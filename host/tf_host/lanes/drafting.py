@@ -44,7 +44,7 @@ class Drafting:
     def propose(self, streams: Sequence[Stream]) -> Mapping[int, Proposal]:
         """The draft of each stream that has one; raises ``StreamFault`` where a grammar fails."""
         self._dear = False
-        views = {stream.number: self._view(stream) for stream in streams}
+        views = {stream.number: self.view(stream) for stream in streams}
         most = self._depths.plan(list(views.values()))
         found = {stream.number: forced for stream in streams if (forced := _forced(stream, views[stream.number]))}
         for source in self._sources:
@@ -69,7 +69,7 @@ class Drafting:
         """
         if asked:
             return not self._dear
-        views = {stream.number: self._view(stream) for stream in streams}
+        views = {stream.number: self.view(stream) for stream in streams}
         most = self._depths.plan(list(views.values()))
         for source in self._sources:
             requests = self._requests(source, streams, views, most)
@@ -135,7 +135,8 @@ class Drafting:
             )
         )
 
-    def _view(self, stream: Stream) -> StreamView:
+    def view(self, stream: Stream) -> StreamView:
+        """A stream as depths see it."""
         length = len(stream.tokens)
         # One reply token comes from the pending row itself. Prompt and reply fit the context (checked when submitted).
         most = min(self._plan.room(length - 1) - 1, self._plan.top - 1, stream.left - 1, MOST_DRAFTS)

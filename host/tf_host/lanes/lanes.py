@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tf_host.lanes.admitting import Admitting
+from tf_host.lanes.catching_up import CatchingUp
 from tf_host.lanes.depths import Depths, FixedDepths
-from tf_host.lanes.drafting import GRAMMAR
+from tf_host.lanes.drafting import GRAMMAR, Drafting
 from tf_host.lanes.endings import Observer, Observers, log_end, reply_done, stream_done
 from tf_host.lanes.faults import log_fault
 from tf_host.lanes.reading import PromptReading
@@ -82,10 +83,12 @@ class Lanes:
         self._limits = limits or Limits()
         self._admission = admission
         self._depths = depths or FixedDepths(15, 3)
-        self._rounds = Rounds(model, plan, sources, self._depths)
+        drafting = Drafting(sources, self._depths, plan)
+        self._rounds = Rounds(model, plan, drafting, sources, self._depths)
         self._states = states or NoStates()
         self._admitting = Admitting(model, plan, drawer, sources, admission, self._states)
-        self._reading_prompts = PromptReading(model, self._admitting, self._limits.decode_share)
+        self._catching_up = CatchingUp(sources, drafting, self._depths, plan.grid)
+        self._reading_prompts = PromptReading(model, self._admitting, self._catching_up, self._limits.decode_share)
         self._observers = Observers(observers)
         self._totals = Totals(ledger=dict(admission.used()))
         self._numbers = itertools.count(1)
@@ -197,13 +200,15 @@ class Lanes:
             stream = self._waiting[0]
             try:
                 admitted = self._admitting.admit(stream)
+                if admitted:
+                    self._catching_up.begin(stream, self._decoding)
             except Exception as error:
                 self._fail([stream], "admission", error)
                 continue
             if admitted:
                 stream.admitted = time.perf_counter()
                 self._waiting.popleft()
-                (self._reading if stream.decoding.chunks else self._decoding).append(stream)
+                (self._decoding if self._reading_prompts.done(stream) else self._reading).append(stream)
                 self._totals.ledger = dict(self._admission.used())
             elif self._reading or self._decoding:
                 self._head_must_wait = True
@@ -218,7 +223,7 @@ class Lanes:
         except Exception as error:
             self._fail([stream], "reading the prompt", error)
             return
-        if not stream.decoding.chunks:
+        if self._reading_prompts.done(stream):
             self._reading.remove(stream)
             self._decoding.append(stream)
             self._totals.ledger = dict(self._admission.used())

@@ -1,4 +1,4 @@
-"""Prompts, a chunk at a time, while replies keep their share."""
+"""Prompts, a chunk at a time, while replies keep their share: the target's reading, then its proposers'."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from tf_host.lanes.admitting import Admitting
+from tf_host.lanes.catching_up import CatchingUp
 from tf_host.lanes.stream import Stream
 from tf_host.requests import Reading
 from tf_plugins.types import Model
@@ -22,14 +23,16 @@ class PromptReading:
     Args:
         model: the target.
         admitting: keeps prompt states where they were planned.
+        catching_up: lets proposers read.
         decode_share: share of the time, at least 0 and below 1, that replies keep while prompts are read.
     """
 
-    def __init__(self, model: Model, admitting: Admitting, decode_share: float) -> None:
+    def __init__(self, model: Model, admitting: Admitting, catching_up: CatchingUp, decode_share: float) -> None:
         if not 0 <= decode_share < 1:
             raise ValueError(f"a decode share of {decode_share} is not within 0 to 1")
         self._model = model
         self._admitting = admitting
+        self._catching_up = catching_up
         self._owed_per_second = decode_share / (1 - decode_share)
         self._owed = 0.0
 
@@ -52,9 +55,21 @@ class PromptReading:
             stream.passed = 0 if stream is chosen else stream.passed + 1
         return chosen
 
+    def done(self, stream: Stream) -> bool:
+        """Whether the stream's prompt is read."""
+        return not stream.decoding.chunks and not stream.decoding.behind
+
     def read(self, stream: Stream) -> None:
-        """Read one chunk of the stream's prompt; keep the state that ends there, if one was planned."""
+        """Read one chunk of the stream's prompt, or let a proposer read on once the target has read all of it."""
         started = time.perf_counter()
+        if stream.decoding.chunks:
+            self._chunk(stream)
+        else:
+            self._catching_up.turn(stream)
+        self._owed += (time.perf_counter() - started) * self._owed_per_second
+
+    def _chunk(self, stream: Stream) -> None:
+        """One chunk; keep the state that ends there, if one was planned."""
         live, prompt = stream.decoding, stream.request.prompt
         begin, end = live.chunks.popleft()
         self._model.prefill(live.cache, prompt[begin:end])
@@ -64,7 +79,6 @@ class PromptReading:
             else:
                 live.saves.popleft()  # inside the chunk, so no chunk start: nothing to keep
         now = time.perf_counter()
-        self._owed += (now - started) * self._owed_per_second
         if stream.told is None or now - stream.told >= _TELL_EVERY:
             stream.told = now
             stream.client.send(Reading(end, len(prompt)))

@@ -91,17 +91,20 @@ class Rounds:
     Args:
         model: the target.
         plan: the row plan.
+        drafting: drafts for the streams.
         sources: the proposers, in order.
         depths: how deep to draft; told what every round measured.
     """
 
-    def __init__(self, model: Model, plan: RowPlan, sources: Sequence[Source], depths: Depths) -> None:
+    def __init__(
+        self, model: Model, plan: RowPlan, drafting: Drafting, sources: Sequence[Source], depths: Depths
+    ) -> None:
         self._model = model
         self._plan = plan
         self._sources = sources
         self._depths = depths
-        self._drafting = Drafting(sources, depths, plan)
-        self._ahead = Ahead(model, self._drafting)
+        self._drafting = drafting
+        self._ahead = Ahead(model, drafting)
         self._read_back = 0.0
 
     def plan(self, streams: Sequence[Stream]) -> Round:

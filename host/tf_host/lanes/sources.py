@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 
 from tf_host.lanes.faults import Failures, log_fault, one_line
-from tf_plugins.types import Draft, DraftRequest, Growth, Outcome, Proposer
+from tf_plugins.types import Draft, DraftRequest, Growth, Outcome, Proposer, ReadsAhead
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +22,7 @@ class Source:
 
     Attributes:
         failures: how often the proposer failed, and how the last time.
+        reads_ahead: whether it has ``read``.
 
     Args:
         index: its place in the order.
@@ -33,6 +34,7 @@ class Source:
         self.index = index
         self.name = proposer.name
         self.failures = Failures()
+        self.reads_ahead = isinstance(proposer, ReadsAhead)
         self._proposer = proposer
         self._vocab = vocab
         self._streams: set[int] = set()
@@ -71,6 +73,19 @@ class Source:
             self._failed("unread", error)
             self.close(stream)
             return 0
+
+    def read(self, stream: int, context: Sequence[int], most: int) -> int:
+        """Let one that reads ahead read up to ``most`` tokens; how many fewer are unread now."""
+        if stream not in self._streams or not isinstance(self._proposer, ReadsAhead):
+            return 0
+        before = self.unread(stream, len(context))
+        try:
+            self._proposer.read(stream, context, most)
+        except Exception as error:
+            self._failed("read", error)
+            self.close(stream)
+            return 0
+        return max(0, before - self.unread(stream, len(context)))
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[tuple[int, ...]]:
         """One valid draft a request, in order; an empty one proposes nothing."""

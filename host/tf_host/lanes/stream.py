@@ -6,6 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from tf_host.lanes.sources import Source
 from tf_host.requests import Event, GenerateRequest
 from tf_host.requests.request import Grammar, Reader
 from tf_host.sampling import Sampler
@@ -41,6 +42,7 @@ class Decoding:
         grammar: its constraint, or ``None``.
         chunks: chunks of the prompt still to read, as positions.
         saves: positions to keep a prompt state at, ascending.
+        behind: proposers that read its prompt before it decodes, those still to read.
     """
 
     cache: Cache
@@ -49,6 +51,7 @@ class Decoding:
     grammar: Grammar | None
     chunks: deque[tuple[int, int]]
     saves: deque[int]
+    behind: deque[Source] = field(default_factory=deque)
 
 
 @dataclass(slots=True, eq=False)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from tf_host.lanes.depths import READING
 from tf_host.pricing.means import OUTLIER, Mean, monotone, within
 from tf_plugins.types import Costs
 
 __all__ = ["ChainCosts"]
-
-READING = 16
-"""Unread tokens past which a call is taken to be reading its context; fewer belong to an ordinary step."""
 
 _READ_SHARE = 0.1
 
@@ -53,6 +51,11 @@ class ChainCosts:
             else:
                 self._chain[deepest] = Mean(seconds, self._now)
             self._curve = None
+
+    def record_read(self, tokens: int, seconds: float) -> None:
+        """It read context alone: tokens, wall seconds."""
+        self._now += 1
+        self._read = self._fed(self._read, seconds / tokens)
 
     def chain(self, depth: int) -> float:
         """Seconds of drafting ``depth`` tokens for one stream."""

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from tf_host.lanes.depths import FORCED, DraftSample, Offer, RoundSample, StreamView
+from tf_host.lanes.depths import FORCED, READING, DraftSample, Offer, RoundSample, StreamView
 from tf_host.pricing.aside import FIRST
-from tf_host.pricing.chains import READING, ChainCosts
+from tf_host.pricing.chains import ChainCosts
 from tf_host.pricing.depth import alone, landed, rate, together
 from tf_host.pricing.means import OUTLIER, Mean
 from tf_host.pricing.rounds import RoundCosts
@@ -113,6 +113,16 @@ class Pricing:
         """Whether the deepest draft takes less than ``FREE`` of a plain round."""
         deepest = max((view.most for view in self._views.values()), default=0)
         return self._chains[proposer].chain(deepest) < FREE * self._round_seconds(0)[0]
+
+    def asks(self, streams: Sequence[StreamView], proposer: int) -> bool:
+        """Whether drafts are expected to pay, reading included."""
+        most = self.plan(streams)
+        self._due = False  # no round follows
+        return streams[-1].id in most and self.choose(streams[-1], proposer) > 0
+
+    def record_read(self, proposer: int, tokens: int, seconds: float) -> None:
+        """Price reading."""
+        self._chains[proposer].record_read(tokens, seconds)
 
     def record_draft(self, sample: DraftSample) -> None:
         """Price the call, and note who has a draft now."""

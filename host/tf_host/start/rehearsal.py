@@ -58,6 +58,12 @@ class Rehearsal:
     def free(self, proposer: int) -> bool:
         return False
 
+    def asks(self, streams: Sequence[StreamView], proposer: int) -> bool:
+        return True
+
+    def record_read(self, proposer: int, tokens: int, seconds: float) -> None:
+        self._learning.record_read(proposer, tokens, seconds)
+
     def record_draft(self, sample: DraftSample) -> None:
         self.silent = not any(offer.tokens for offer in sample.offers)
         self._learning.record_draft(sample)

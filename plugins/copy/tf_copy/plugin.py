@@ -52,6 +52,10 @@ class CopyProposer:
     def unread(self, stream: int, length: int) -> int:
         return length - len(self._streams[stream].lookup.tokens)
 
+    def read(self, stream: int, context: Sequence[int], most: int) -> None:
+        lookup = self._streams[stream].lookup
+        lookup.read(context[: len(lookup.tokens) + most])
+
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft | None]:
         return [self._propose(self._streams[request.stream], request) for request in requests]
 

@@ -85,7 +85,7 @@ def test_replies_keep_their_share_of_the_time(share: float, monkeypatch: pytest.
 
 def test_long_rounds_beside_short_chunks_save_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, model = Clock(monkeypatch), FakeModel()
-    reading = PromptReading(model, None, 0.5)  # type: ignore[arg-type]
+    reading = PromptReading(model, None, None, 0.5)  # type: ignore[arg-type]
     for _ in range(10):
         reading.repay(5.0)
     assert reading.due(decoding=True)

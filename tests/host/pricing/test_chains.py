@@ -45,6 +45,16 @@ def test_reading_is_told_from_drafting() -> None:
     assert costs.read == pytest.approx(0.0002)
 
 
+def test_reading_alone_prices_reading_alone() -> None:
+    costs = ChainCosts()
+    costs.record((3,), 0, 0.03)
+    costs.record_read(100, 0.02)
+    assert costs.read == pytest.approx(0.0002)
+    costs.record_read(200, 0.08)
+    assert costs.read == pytest.approx(0.00024)
+    assert costs.chain(3) == pytest.approx(0.03)
+
+
 def test_a_first_call_that_reads_is_not_all_reading() -> None:
     costs = ChainCosts()
     costs.record((4,), 100, 2.0)  # half a second a step

@@ -255,6 +255,30 @@ def test_a_plain_round_is_due_once_whoever_is_asked() -> None:
     assert not pricing._stale(1)
 
 
+@pytest.mark.parametrize("beside", [0, 1])
+def test_a_context_is_read_ahead_where_drafts_repay_it(beside: int) -> None:
+    pricing = started()
+    pricing.record_read(DRAFTER, 1_000, 1.0)
+    others = [view(7 + number) for number in range(beside)]
+    assert pricing.asks([*others, view(context=90, unread=90)], DRAFTER)
+    assert not pricing.asks([*others, view(context=3_000, unread=3_000, left=20)], DRAFTER)
+    assert pricing.asks([*others, view(context=3_000, unread=100, left=20)], DRAFTER)  # the rest was kept
+
+
+def test_asking_about_reading_leaves_the_plain_round_due() -> None:
+    pricing = started(copy_kept=1, drafter_kept=1)
+    for _ in range(STALE):
+        pricing.plan([view()])
+        land(pricing, {1: (DRAFTER, 2, 1)})
+    assert pricing.asks([view(2, unread=90)], DRAFTER)
+    pricing.plan([view()])
+    assert [pricing.choose(view(), proposer) for proposer in (COPY, DRAFTER)] == [0, 0]
+
+
+def test_nothing_is_read_ahead_before_a_plain_round_was_timed() -> None:
+    assert not Pricing(PLAN, [Drafter(step=0.0)]).asks([view()], 0)
+
+
 def test_a_failing_costs_call_is_no_reason_to_stop() -> None:
     class Broken(Drafter):
         def costs(self) -> Costs:

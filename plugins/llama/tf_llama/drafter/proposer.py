@@ -65,6 +65,21 @@ class LlamaDrafter:
         slot = self._slots.get(stream)
         return max(0, length - slot.length) if slot else 0
 
+    def read(self, stream: int, context: Sequence[int], most: int) -> None:
+        """Read on in a prompt; its last token is read with the first draft."""
+        slot = self._slots.get(stream)
+        if slot is None or not context:
+            return
+        try:
+            unread = slot.settle(context)[:-1][:most]
+            if max(unread, default=0) >= self._running.ids:
+                del self._slots[stream]  # an id that it has no row for: it can never read on
+            elif unread:
+                self._read(slot, unread)
+        except BaseException:
+            self._slots.pop(stream, None)
+            raise
+
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft | None]:
         turns: dict[int, Turn] = {}
         try:
@@ -130,14 +145,18 @@ class LlamaDrafter:
         if max(unread) >= self._running.ids:
             del self._slots[request.stream]  # an id that it has no row for: it can never read on
             return None
-        if len(unread) > AT_ONCE or len(slot.recent) + len(unread) + most > self._running.tail:
-            slot.flush()
         if len(unread) > AT_ONCE:
-            started = time.perf_counter()
-            self._running.read(slot, unread[:-1])
-            self._clock.read(time.perf_counter() - started, len(unread) - 1)
+            self._read(slot, unread[:-1])
             unread = unread[-1:]
+        elif len(slot.recent) + len(unread) + most > self._running.tail:
+            slot.flush()
         return Turn(slot, unread, most, request.seed, request.temperature)
+
+    def _read(self, slot: Slot, tokens: list[int]) -> None:
+        started = time.perf_counter()
+        slot.flush()
+        self._running.read(slot, tokens)
+        self._clock.read(time.perf_counter() - started, len(tokens))
 
     def _drafts(self, turns: list[Turn]) -> list[list[int]]:
         """Drafts of each turn, in its order; a chain runs the longest first, so that the others fall off its end."""
