@@ -295,11 +295,11 @@ def test_which_drafters_the_kernel_takes() -> None:
     assert not possible(parsed(), mx.float16, H200)
     assert not possible(parsed(), mx.bfloat16, replace(H200, major=8))
     assert not possible(parsed(head_dim=32), mx.bfloat16, H200)
-    assert not possible(parsed(intermediate_size=60_000), mx.bfloat16, H200)
+    assert not possible(parsed(intermediate_size=20_000), mx.bfloat16, H200)
 
 
 @pytest.mark.parametrize(
-    ("hidden", "mlp", "width"), [(192, 576, 16), (2_048, 8_192, 12), (3_072, 8_192, 12), (4_096, 14_336, 4)]
+    ("hidden", "mlp", "width"), [(192, 576, 16), (2_048, 8_192, 6), (3_072, 8_192, 6), (4_096, 14_336, 4)]
 )
 def test_a_block_has_room_for_a_pass(hidden: int, mlp: int, width: int) -> None:
     config = parsed(hidden_size=hidden, intermediate_size=mlp, num_attention_heads=32, num_key_value_heads=8)

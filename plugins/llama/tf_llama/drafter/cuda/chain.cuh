@@ -16,22 +16,22 @@ __device__ __forceinline__ void run_layer(State<S>& s, int layer, bool drawing, 
   if (layer == 0) take_tokens(s, norm);
   else take_all(s, norm);
   ask(s, layer, frequencies);
-  fetch<Output<S>>(Output<S>::of(s.weights, layer));
   meet(turns, due);
   look(s, layer);
+  s.ring.template start<Output<S>>(Output<S>::of(s.weights, layer));
   meet(turns, due);
   take_attended(s);
   add<Output<S>>(s, layer);
-  fetch<GateUp<S>>(GateUp<S>::of(s.weights, layer));
+  s.ring.template start<GateUp<S>>(GateUp<S>::of(s.weights, layer));
   meet(turns, due);
   take_all(s, s.weights.mlp_norms + layer * S::H);
   gate(s, layer);
-  fetch<Down<S>>(Down<S>::of(s.weights, layer));
+  s.ring.template start<Down<S>>(Down<S>::of(s.weights, layer));
   meet(turns, due);
   take_inner(s);
   add<Down<S>>(s, layer);
-  if (layer + 1 < S::L) fetch<Attend<S>>(Attend<S>::of(s.weights, layer + 1));
-  else if (drawing) fetch<Head<S>>(Head<S>::of(s.weights, 0));
+  if (layer + 1 == S::L && drawing) s.ring.template start<Head<S>>(Head<S>::of(s.weights, 0));
+  else s.ring.template start<Attend<S>>(Attend<S>::of(s.weights, (layer + 1) % S::L));
   meet(turns, due);
 }
 
@@ -57,7 +57,9 @@ __device__ __forceinline__ void draft_chain(const int* schedule, const float* sc
   for (int n = 0; n < STREAMS; ++n)
     if (threadIdx.x == n)
       streams[n] = Stream{caches[n], written[n], capacities[n], schedule[2 + n * 2], schedule[3 + n * 2], scales[n]};
-  State<S> s{weights, scratch, streams, rows, reinterpret_cast<bf16*>(memory), norms, drafts, eps[0], 0};
+  const Ring ring = Ring::of(memory + S::RING_AT);
+  State<S> s{weights, scratch, streams, rows, ring, reinterpret_cast<bf16*>(memory), norms, drafts, eps[0], 0};
+  ring.template start<Attend<S>>(Attend<S>::of(weights, 0));
   for (int pass = 0; pass < passes; ++pass) {
     const int* plan = schedule + 2 + STREAMS * 2 + pass * (1 + ROWS * FIELDS);
     __syncthreads();
@@ -73,11 +75,12 @@ __device__ __forceinline__ void draft_chain(const int* schedule, const float* sc
     for (int layer = 0; layer < L; ++layer) run_layer(s, layer, drawn > 0, frequencies, meeting, due);
     if (drawn) {
       draw(s, drawing, drawn, noise);
-      fetch<Attend<S>>(Attend<S>::of(weights, 0));
+      s.ring.template start<Attend<S>>(Attend<S>::of(weights, 0));
       meet(meeting, due);
       settle(s, drawing, drawn, tokens, steps);
     }
   }
+  asm volatile("cp.async.wait_all;" ::: "memory");  // a pass that does not follow was started
   if (blockIdx.x == 0 && threadIdx.x == 0) tokens[STREAMS * steps] = seen(meeting + GAVE_UP);
 }
 

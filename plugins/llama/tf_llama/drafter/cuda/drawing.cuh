@@ -21,7 +21,7 @@ __device__ __forceinline__ void draw(State<S>& s, const int* drawing, int drawn,
   take(s, s.weights.norm, drawn, [&](int n, int at) { return kept(s, drawing[n], at); });
   const int lane = threadIdx.x % 32, mine = lane / 4;
   float2 best = make_float2(-infinite(), __int_as_float(0));
-  products<Head<S>, S::PITCH>(Head<S>::of(s.weights, 0), s.x, drawn, [&](int, int group, const auto& sums) {
+  products<Head<S>, S::PITCH>(s.ring, Head<S>::of(s.weights, 0), s.x, drawn, [&](int, int group, const auto& sums) {
     const int token = group * 4 + lane % 4;
     float value = picked(sums, lane % 4, mine);
     if (mine >= drawn || token >= S::V) return;

@@ -16,8 +16,18 @@ from tf_llama.rows.cuda.processor import Processor
 
 __all__ = ["DraftKernel", "Given"]
 
-_FILES = ("dots.cuh", "keys.cuh", "state.cuh", "taking.cuh", "layer.cuh", "drawing.cuh", "meeting.cuh", "chain.cuh")
-_CONSTANTS = ("STREAMS", "FIELDS", "WARPS", "MOST_PARTS", "KEYS_A_PART")
+_FILES = (
+    "ring.cuh",
+    "dots.cuh",
+    "keys.cuh",
+    "state.cuh",
+    "taking.cuh",
+    "layer.cuh",
+    "drawing.cuh",
+    "meeting.cuh",
+    "chain.cuh",
+)
+_CONSTANTS = ("STREAMS", "FIELDS", "WARPS", "AHEAD", "MOST_PARTS")
 _PLACES = range(plan.STREAMS)
 _INPUTS = (
     *("schedule", "scales", "frequencies", "noise", "turns", "eps"),

@@ -7,7 +7,7 @@ namespace tf {
 // Queries into the scratch, keys and values to where they stay. frequencies [SIZE / 2]: angles of position 1.
 template <typename S>
 __device__ __forceinline__ void ask(State<S>& s, int layer, const float* frequencies) {
-  products<Attend<S>, S::PITCH>(Attend<S>::of(s.weights, layer), s.x, s.count, [&](int first, int group, const auto& sums) {
+  products<Attend<S>, S::PITCH>(s.ring, Attend<S>::of(s.weights, layer), s.x, s.count, [&](int first, int group, const auto& sums) {
     const int lane = threadIdx.x % 32, row = first + lane, head = group / (S::HALF / 2), at = group % (S::HALF / 2) * 2;
     float value[4];
 #pragma unroll
@@ -48,36 +48,37 @@ __device__ __forceinline__ void look(State<S>& s, int layer) {
   for (int item = blockIdx.x; item < s.count * S::KV * count; item += gridDim.x) {
     const int row = item / (S::KV * count), kv = item / count % S::KV, part = item % count;
     const Stream& stream = s.streams[s.rows[row].stream];
-    for (int at = threadIdx.x; at < S::GROUP * S::SIZE; at += THREADS)
-      query[at] = __ldcg(s.scratch.queries + size_t(row) * S::O + kv * S::GROUP * S::SIZE + at);
-    __syncthreads();
+    auto ready = [&] {
+      for (int at = threadIdx.x; at < S::GROUP * S::SIZE; at += THREADS)
+        query[at] = __ldcg(s.scratch.queries + size_t(row) * S::O + kv * S::GROUP * S::SIZE + at);
+      __syncthreads();
+    };
     const int keys = s.rows[row].position + 1, each = ((keys + count - 1) / count + 31) / 32 * 32;
     auto lane = [&](int which) {
       const size_t at = layer * 2 * S::KV + which * S::KV + kv;
       return Lane<S::SIZE>{stream.cache + at * stream.capacity * S::SIZE, stream.written + at * S::TAIL * S::SIZE, stream.base};
     };
     const size_t to = (size_t(part) * S::ROWS + row) * S::HEADS + kv * S::GROUP;
-    attend<S::GROUP, S::SIZE>(query, lane(0), lane(1), part * each, min(keys, part * each + each),
-                              reinterpret_cast<float*>(s.x), s.scratch.sums + to * S::SIZE, s.scratch.shares + to * 2);
+    attend<S::GROUP, S::SIZE>(Tile<S::SIZE>{s.ring.first()}, query, lane(0), lane(1), part * each, min(keys, part * each + each),
+                              reinterpret_cast<float*>(s.x), s.scratch.sums + to * S::SIZE, s.scratch.shares + to * 2, ready);
   }
 }
 
 // hidden += the product.
 template <typename Product, typename S>
 __device__ __forceinline__ void add(State<S>& s, int layer) {
-  products<Product, S::PITCH>(Product::of(s.weights, layer), s.x, s.count, [&](int first, int group, const auto& sums) {
+  products<Product, S::PITCH>(s.ring, Product::of(s.weights, layer), s.x, s.count, [&](int first, int group, const auto& sums) {
     const int lane = threadIdx.x % 32, row = first + lane / 4;
     const float value = picked(sums, lane % 4, lane / 4);
     if (lane >= 4 * AT_ONCE || row >= s.count) return;
-    float* to = s.scratch.hidden + size_t(row) * S::H + group * 4 + lane % 4;
-    __stcg(to, __ldcg(to) + value);
+    atomicAdd(s.scratch.hidden + size_t(row) * S::H + group * 4 + lane % 4, value);  // once, and nobody waits for it
   });
 }
 
 // silu(gate) * up into the scratch.
 template <typename S>
 __device__ __forceinline__ void gate(State<S>& s, int layer) {
-  products<GateUp<S>, S::PITCH>(GateUp<S>::of(s.weights, layer), s.x, s.count, [&](int first, int group, const auto& sums) {
+  products<GateUp<S>, S::PITCH>(s.ring, GateUp<S>::of(s.weights, layer), s.x, s.count, [&](int first, int group, const auto& sums) {
     const int lane = threadIdx.x % 32, row = first + lane;
     float value[4];
 #pragma unroll

@@ -36,16 +36,20 @@ struct Shape {
   static constexpr int L = L_, H = H_, HEADS = HEADS_, KV = KV_, SIZE = SIZE_, I = I_, V = V_, ROWS = ROWS_, TAIL = TAIL_;
   static constexpr int GROUP = HEADS / KV, HALF = SIZE / 2, O = HEADS * SIZE, ALL = HEADS + 2 * KV;
   static constexpr int WIDEST = H > O ? (H > I ? H : I) : (O > I ? O : I), PITCH = WIDEST + 8;
+  static constexpr int PARTS = O <= 1024 ? MOST_PARTS : MOST_PARTS / 2;  // every block reads all parts of all rows
+  static constexpr int LEAST = WARPS * GROUP * (SIZE + 2) * 4, HELD = ROWS * PITCH * 2;  // bytes, for keys and for rows
+  static constexpr int RING_AT = ((HELD > LEAST ? HELD : LEAST) + 127) / 128 * 128;
 };
 
 // weights and scratch aside, all of it is in the block's shared memory. x [ROWS, PITCH] are the rows to multiply, scales
-// [ROWS] what their norms come to, drafts [STREAMS] the last drafts.
+// [ROWS] what their norms come to, drafts [STREAMS] the last drafts, and the ring has the next product's first weights.
 template <typename S>
 struct State {
   const Weights& weights;
   const Scratch& scratch;
   const Stream* streams;
   const Row* rows;
+  Ring ring;
   bf16* x;
   float* scales;
   int* drafts;

@@ -15,12 +15,21 @@ __device__ __forceinline__ void take(State<S>& s, const bf16* norm, int count, R
     const int n = first + mine;
     const bool has = n < count && mine < teams;
     float sum = 0.f;
-    for (int at = in_team * 4; has && at < S::H; at += team * 128) {
-      const float4 four = read(n, at);
-      const uint2 by = *reinterpret_cast<const uint2*>(norm + at);
-      sum = fmaf(four.x, four.x, fmaf(four.y, four.y, fmaf(four.z, four.z, fmaf(four.w, four.w, sum))));
-      *reinterpret_cast<uint2*>(s.x + n * S::PITCH + at) = make_uint2(pack(four.x * low(by.x), four.y * high(by.x)),
-                                                                      pack(four.z * low(by.y), four.w * high(by.y)));
+    for (int start = in_team * 4; has && start < S::H; start += 2 * team * 128) {
+      float4 found[2];
+      uint2 by[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (const int at = start + i * team * 128; at < S::H)
+          found[i] = read(n, at), by[i] = *reinterpret_cast<const uint2*>(norm + at);
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (const int at = start + i * team * 128; at < S::H) {
+          const float4 four = found[i];
+          sum = fmaf(four.x, four.x, fmaf(four.y, four.y, fmaf(four.z, four.z, fmaf(four.w, four.w, sum))));
+          *reinterpret_cast<uint2*>(s.x + n * S::PITCH + at) =
+              make_uint2(pack(four.x * low(by[i].x), four.y * high(by[i].x)), pack(four.z * low(by[i].y), four.w * high(by[i].y)));
+        }
     }
 #pragma unroll
     for (int by = 16; by; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
@@ -62,28 +71,41 @@ template <typename S>
 __device__ __forceinline__ int parts(const State<S>& s) {
   int most = 0;
   for (int row = 0; row < s.count; ++row) most = max(most, s.rows[row].position);
-  return parts_of(most + 1);
+  return parts_of<S::SIZE>(most + 1, S::PARTS);
 }
 
 // x = what the rows attended to, their parts summed.
 template <typename S>
 __device__ __forceinline__ void take_attended(State<S>& s) {
+  constexpr int FOURS = S::SIZE / 4, MOST = 2;  // numbers by fours, and how many parts of them are on their way at once
   const int count = parts(s);
-  for (int at = threadIdx.x; at < s.count * S::O / 2; at += THREADS) {
-    const int row = at / (S::O / 2), pair = at % (S::O / 2), head = pair / S::HALF;
+  for (int at = threadIdx.x; at < s.count * S::O / 4; at += THREADS) {
+    const int row = at / (S::O / 4), four = at % (S::O / 4), head = four / FOURS;
     float most = -infinite(), all = 0.f;
-    float2 sum = make_float2(0.f, 0.f);
-    for (int part = 0; part < count; ++part) {
-      const size_t from = (size_t(part) * S::ROWS + row) * S::HEADS + head;
-      const float2 share = __ldcg(reinterpret_cast<const float2*>(s.scratch.shares + from * 2));
-      const float2 two = __ldcg(reinterpret_cast<const float2*>(s.scratch.sums + from * S::SIZE) + pair % S::HALF);
-      const float more = fmaxf(most, share.x), old = power_of_two(most - more), fresh = power_of_two(share.x - more);
-      sum.x = sum.x * old + two.x * fresh;
-      sum.y = sum.y * old + two.y * fresh;
-      all = all * old + share.y * fresh;
-      most = more;
+    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+    for (int part = 0; part < count; part += MOST) {
+      float2 share[MOST];
+      float4 found[MOST];
+#pragma unroll
+      for (int i = 0; i < MOST; ++i) {
+        const size_t from = (size_t(min(part + i, count - 1)) * S::ROWS + row) * S::HEADS + head;
+        share[i] = __ldcg(reinterpret_cast<const float2*>(s.scratch.shares + from * 2));
+        found[i] = __ldcg(reinterpret_cast<const float4*>(s.scratch.sums + from * S::SIZE) + four % FOURS);
+      }
+#pragma unroll
+      for (int i = 0; i < MOST; ++i) {
+        if (part + i >= count) continue;
+        const float more = fmaxf(most, share[i].x), old = power_of_two(most - more), fresh = power_of_two(share[i].x - more);
+        sum.x = sum.x * old + found[i].x * fresh;
+        sum.y = sum.y * old + found[i].y * fresh;
+        sum.z = sum.z * old + found[i].z * fresh;
+        sum.w = sum.w * old + found[i].w * fresh;
+        all = all * old + share[i].y * fresh;
+        most = more;
+      }
     }
-    *reinterpret_cast<unsigned*>(s.x + row * S::PITCH + pair * 2) = pack(sum.x / all, sum.y / all);
+    *reinterpret_cast<uint2*>(s.x + row * S::PITCH + four * 4) =
+        make_uint2(pack(sum.x / all, sum.y / all), pack(sum.z / all, sum.w / all));
   }
   __syncthreads();
 }
@@ -92,9 +114,9 @@ template <typename S>
 __device__ __forceinline__ void take_inner(State<S>& s) {
   for (int at = threadIdx.x; at < s.count * (S::I / 8); at += THREADS) {
     const int row = at / (S::I / 8), piece = at % (S::I / 8);
-    *reinterpret_cast<uint4*>(s.x + row * S::PITCH + piece * 8) =
-        __ldcg(reinterpret_cast<const uint4*>(s.scratch.inner + size_t(row) * S::I) + piece);
+    copy_16(shared_at(s.x + row * S::PITCH + piece * 8), s.scratch.inner + size_t(row) * S::I + piece * 8);
   }
+  asm volatile("cp.async.wait_all;" ::: "memory");  // the ring's first weights too: they were sent earlier
   __syncthreads();
 }
 
