@@ -1,7 +1,7 @@
 // A whole chain of drafts in one launch: every step of up to four streams, without the host.
 //
 // A step of a small drafter is a hundred small operations that each wait for the last. Here they are passes of one grid
-// whose blocks meet after every operation, some three microseconds a meeting.
+// whose blocks meet after every operation, a microsecond a meeting, with the next weights on their way meanwhile.
 #pragma once
 #include "drawing.cuh"
 #include "layer.cuh"
