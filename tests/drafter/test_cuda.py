@@ -207,7 +207,7 @@ def test_passes_read_then_step(through_kernel: LlamaDrafter) -> None:
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "size", "mlp", "ids"),
     [(3, 1, 64, 576, 1_001), (16, 2, 128, 1_536, 500), (8, 8, 64, 264, 4_096), (4, 2, 128, 8_192, 2_000)],
-    ids=["groups of 3", "groups of 8", "no groups", "passes of 12 rows"],
+    ids=["groups of 3", "groups of 8", "no groups", "passes of 6 rows"],
 )
 def test_the_kernel_computes_what_its_reference_does(heads: int, kv_heads: int, size: int, mlp: int, ids: int) -> None:
     """Four streams of very different lengths, greedy and sampled, several passes of reading, chains of all lengths."""
@@ -232,7 +232,11 @@ def test_the_kernel_computes_what_its_reference_does(heads: int, kv_heads: int, 
     launch = scheduled(turns, both[0].rows)
     (wanted, written), (found, also) = (kernel(launch, streams) for kernel in both)
     assert found[-1].item() == 0
-    agreed = [one == other for one, other in zip(wanted.tolist(), found.tolist(), strict=True)]  # type: ignore[arg-type]
+    steps = max(most for _, _, most in turns)
+    drawn = [
+        at * steps + step for at, (_, _, most) in enumerate(turns) for step in range(most)
+    ]  # nothing is past those
+    agreed = [wanted[at].item() == found[at].item() for at in drawn]
     assert sum(agreed) >= 0.9 * len(agreed)
     for (_, unread, _), theirs, ours in zip(turns, written, also, strict=True):
         # What was read before the first draft cannot depend on one.

@@ -4,7 +4,7 @@ A turn (``Lanes.step``), on the engine thread:
 
 1. Requests that came in are checked and join the queue; streams whose client left give everything back.
 2. The head of the queue is admitted while the ledger has room: its cache is made, a kept state restored.
-3. One chunk of one prompt is read, unless replies are owed time: by the target, and then by proposers that read ahead.
+3. One chunk of one prompt is read, unless replies are owed time: by the target and by proposers that read ahead.
 4. *plan*: every decoding stream asks its proposers for a draft, in order; its window is the pending token and the
    draft, cut so that it fits its bucket, the band and the reply; windows are packed into forwards.
 5. *run*: the target verifies the forwards; the draw after every row is made from the target's own logits and the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Sequence
 
 from tf_host.lanes.depths import READING, Depths
@@ -16,7 +15,7 @@ __all__ = ["CatchingUp"]
 
 
 class CatchingUp:
-    """Lets proposers read, a piece a turn, so that no round waits while a long prompt is read.
+    """Lets proposers read beside the target, a piece a turn, so that no round waits while a long prompt is read.
 
     Only those read that are expected to be asked. Others read in the round that first asks them, if one does.
 
@@ -39,13 +38,16 @@ class CatchingUp:
         behind = [s for s in self._sources if s.reads_ahead and view.most and view.unread[s.index] > READING]
         if behind:
             views = [*map(self._drafting.view, beside), view]
-            stream.decoding.behind = deque(source for source in behind if self._depths.asks(views, source.index))
+            stream.decoding.behind = [source for source in behind if self._depths.asks(views, source.index)]
 
     def turn(self, stream: Stream) -> None:
-        """The first that is behind reads on."""
-        behind, context = stream.decoding.behind, Tokens(stream.tokens)
-        source, started = behind[0], time.perf_counter()
-        if read := source.read(stream.number, context, self._piece):
+        """Each that is behind reads a piece."""
+        live, context = stream.decoding, Tokens(stream.tokens)
+        live.behind = [source for source in live.behind if self._reads_on(source, stream.number, context)]
+
+    def _reads_on(self, source: Source, stream: int, context: Sequence[int]) -> bool:
+        """Read a piece; whether there is more."""
+        started = time.perf_counter()
+        if read := source.read(stream, context, self._piece):
             self._depths.record_read(source.index, read, time.perf_counter() - started)
-        if not read or source.unread(stream.number, len(context)) <= READING:
-            behind.popleft()
+        return read > 0 and source.unread(stream, len(context)) > READING

@@ -1,4 +1,4 @@
-"""Prompts, a chunk at a time, while replies keep their share: the target's reading, then its proposers'."""
+"""Prompts, a chunk at a time, while replies keep their share: the target reads, and its proposers beside it."""
 
 from __future__ import annotations
 
@@ -60,12 +60,11 @@ class PromptReading:
         return not stream.decoding.chunks and not stream.decoding.behind
 
     def read(self, stream: Stream) -> None:
-        """Read one chunk of the stream's prompt, or let a proposer read on once the target has read all of it."""
+        """Read one chunk of the stream's prompt, if one is left, and let its proposers keep up."""
         started = time.perf_counter()
         if stream.decoding.chunks:
             self._chunk(stream)
-        else:
-            self._catching_up.turn(stream)
+        self._catching_up.turn(stream)
         self._owed += (time.perf_counter() - started) * self._owed_per_second
 
     def _chunk(self, stream: Stream) -> None:

@@ -51,7 +51,7 @@ class Decoding:
     grammar: Grammar | None
     chunks: deque[tuple[int, int]]
     saves: deque[int]
-    behind: deque[Source] = field(default_factory=deque)
+    behind: list[Source] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

@@ -36,16 +36,15 @@ class Told(FixedDepths):
         self.read.append((proposer, tokens, seconds > 0))
 
 
-def test_a_prompt_is_read_a_piece_at_a_time_after_the_target_and_before_the_first_draft() -> None:
+def test_a_prompt_is_read_a_piece_at_a_time_beside_the_target_and_before_the_first_draft() -> None:
     model, proposer, depths = FakeModel(), ReadingProposer(RIGHT), Told()
     model.on_prefill = lambda begin: proposer.order.append(f"target {begin}")
     [sink] = decode(make_lanes(model, proposers=[proposer], depths=depths), LONG)
     assert sink.tokens == REPLY
-    read = [f"read {min(GRID, 99 - begin)}" for begin in range(0, 99, GRID)][: -(-(99 - READING) // GRID)]
-    assert [line for line in proposer.order if line.startswith("read")] == read
-    first = next(at for at, line in enumerate(proposer.order) if line.startswith("propose"))
-    assert all(line.startswith("target") for line in proposer.order[: first - len(read)])
-    assert [tokens for _, tokens, timed in depths.read if timed] == [int(line.split()[1]) for line in read]
+    assert GRID == READING == 16
+    beside = [line for begin in range(0, 96, GRID) for line in (f"target {begin}", "read 16")]
+    assert proposer.order[:14] == [*beside, "target 96", "propose"]
+    assert depths.read == [(0, GRID, True)] * 6
     assert sink.done.kept["fake"] > 10
 
 

@@ -12,6 +12,7 @@ from tests.fakes.reading import Sink
 from tf_host.lanes import Limits
 from tf_host.lanes import reading as reading_module
 from tf_host.lanes import rounds as rounds_module
+from tf_host.lanes.catching_up import CatchingUp
 from tf_host.lanes.reading import PromptReading
 from tf_host.lanes.stream import Decoding, Stream
 from tf_host.requests import Reading
@@ -85,7 +86,7 @@ def test_replies_keep_their_share_of_the_time(share: float, monkeypatch: pytest.
 
 def test_long_rounds_beside_short_chunks_save_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, model = Clock(monkeypatch), FakeModel()
-    reading = PromptReading(model, None, None, 0.5)  # type: ignore[arg-type]
+    reading = PromptReading(model, None, CatchingUp([], None, None, 16), 0.5)  # type: ignore[arg-type]
     for _ in range(10):
         reading.repay(5.0)
     assert reading.due(decoding=True)
