@@ -25,6 +25,15 @@ def test_states_to_keep_are_reserved_or_skipped() -> None:
     assert admits.reserved() == 0
 
 
+def test_a_state_takes_no_other_promise_than_its_own() -> None:
+    """Saves come in the order of their positions, the smallest first, and the largest is the most wanted."""
+    recorder = Recorder()
+    states, drafter = FakeStates(recorder), FakeDrafter(recorder)
+    admits = admission(10, drafter, states)
+    assert admits.admit(Target(recorder, drafter).demand(1, 5, 0, keep=(4, 3, 2)))
+    assert [admits.keep(1, nbytes) for nbytes in (2, 3, 4)] == [False, False, True]
+
+
 @pytest.mark.parametrize(("keep", "left"), [((2,), ["restored"]), ((3, 1), [])])
 def test_older_states_give_way_to_the_ones_to_keep(keep: tuple[int, ...], left: list[str]) -> None:
     """The entry that the stream started from too, once it is copied: its longer successor is worth more."""

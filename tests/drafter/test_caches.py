@@ -205,6 +205,13 @@ def test_no_more_caches_are_kept_than_there_are_streams() -> None:
     assert made.kept() == 2 * made.growth([], 64).new
 
 
+def test_where_as_many_streams_run_as_fit_the_ledger_says_how_many_are_kept() -> None:
+    made = drafter(parallel=None)
+    for stream in range(5):
+        used(made, stream, PROMPT[stream * 30 : stream * 30 + 40], 64)
+    assert made.kept() == 5 * made.growth([], 64).new
+
+
 def test_all_bytes_come_back() -> None:
     made = drafter()
     baseline = active()

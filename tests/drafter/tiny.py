@@ -99,7 +99,7 @@ def target(kind: str = "cpu", **changes: Any) -> TargetFacts:
 
 
 def drafter(
-    kind: str = "cpu", seed: int = 0, context: int = CONTEXT, parallel: int = 4, **changes: Any
+    kind: str = "cpu", seed: int = 0, context: int = CONTEXT, parallel: int | None = 4, **changes: Any
 ) -> LlamaDrafter:
     facts = checkpoint(context=context, vocab=changes.get("vocab_size", VOCAB))
     return start(module(seed, **changes), facts, target(kind, parallel=parallel))

@@ -43,7 +43,7 @@ class TargetFacts:
         drafter: facts of the checkpoint given with ``--drafter``, or ``None``.
         device: what the server computes on.
         context: tokens of the longest stream.
-        parallel: streams at once.
+        parallel: streams at once, or ``None`` for as many as fit.
         noise: ``noise(seed, position)`` is the target's own Gumbel noise ``[noise_vocab]``, an MLX array.
     """
 
@@ -54,7 +54,7 @@ class TargetFacts:
     drafter: Checkpoint | None
     device: Device
     context: int
-    parallel: int
+    parallel: int | None
     noise: Any
 
 

@@ -8,9 +8,11 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, TextIO
 
 from tf_host.cli.failures import reported
+from tf_plugins import SettingsError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,15 +38,15 @@ async def _bench(options: argparse.Namespace) -> int:
 
     plan = plan_of(options)
     common: dict[str, Any] = {"model": options.model, "key": options.api_key, "timeout": options.timeout}
-    servers = [Client(options.url, label=options.label, **common)]
-    if options.against is not None:
-        servers.append(Client(options.against, label=options.against_label, **common))
     people = sys.stdout.isatty() and not options.json
     steps: list[tuple[Window, ...]] = []
     with ExitStack() as files:
         sinks: list[TextIO] = [] if people else [sys.stdout]
         if options.output is not None:
-            sinks.append(files.enter_context(options.output.open("w", encoding="utf-8")))
+            sinks.append(files.enter_context(_opened(options.output)))
+        servers = [Client(options.url, label=options.label, **common)]
+        if options.against is not None:
+            servers.append(Client(options.against, label=options.against_label, **common))
         try:
             for server in servers:
                 await server.greet()
@@ -62,6 +64,13 @@ async def _bench(options: argparse.Namespace) -> int:
     if people:
         Console().print(table(cells))
     return 0 if all(cell.passed for cell in cells) else 1
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"--output {path} cannot be written: {error.strerror}\nhint: name another file") from error
 
 
 def _write(record: dict[str, Any], sinks: Sequence[TextIO]) -> None:

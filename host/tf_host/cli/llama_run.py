@@ -13,7 +13,7 @@ from tf_host.cli.failures import reported, version
 from tf_host.cli.leaving import leave
 from tf_host.cli.run_args import RunArgs, parse
 from tf_host.requests import Done, Failed, GenerateRequest, Handle, Sampling
-from tf_plugins import Refused, TfError
+from tf_plugins import Refused, SettingsError, TfError
 from tf_plugins.types import Refusal
 
 
@@ -38,7 +38,12 @@ def _run(args: RunArgs) -> int:
         flags += [f"--drafter={args.drafter}" if args.drafter else "--drafter", "--draft-depth", str(args.depth)]
     elif not args.check:
         flags.append("--no-drafts")
-    settings = load(flags).settings
+    invocation = load(flags)
+    if invocation.action != "serve":
+        raise SettingsError(
+            f"--{invocation.action} is no flag of tf-llama-run\nhint: ask tf-serve --{invocation.action}"
+        )
+    settings = invocation.settings
     device = prepare(settings)  # what comes next imports MLX
 
     from tf_host.start import compose
@@ -61,6 +66,8 @@ def _run(args: RunArgs) -> int:
 
 async def _decode(composed: Any, args: RunArgs) -> tuple[Done, str]:
     prompt = _prompt(composed.text, args)
+    if not prompt:
+        raise Refused(Refusal("prompt_empty", "the prompt has no token", "give --prompt or TOKENS something to go on"))
     room = composed.plan.context - len(prompt)
     if room < 1 or max(prompt) >= composed.text.vocab:
         raise Refused(

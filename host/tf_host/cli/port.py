@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from contextlib import ExitStack
 
 from tf_plugins import Refused
 from tf_plugins.types import Refusal
@@ -19,20 +20,21 @@ def reserve_socket(host: str, port: int) -> socket.socket:
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:  # the latter for a name that is none
         raise _refused(
             f"--host {host} is no address that this machine knows", "use 127.0.0.1, or 0.0.0.0 for all", "--host"
         ) from error
     family, kind, protocol, _, address = found[0]
-    listening = socket.socket(family, kind, protocol)
-    # A server that just ended leaves its port waiting; another that listens still refuses it.
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(address)
-        listening.listen(_BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise _cannot(host, port, error) from error
+    with ExitStack() as on_failure:
+        try:
+            listening = on_failure.enter_context(socket.socket(family, kind, protocol))
+            # A server that just ended leaves its port waiting; another that listens still refuses it.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
+        except OSError as error:
+            raise _cannot(host, port, error) from error
+        on_failure.pop_all()
     listening.set_inheritable(False)
     return listening
 

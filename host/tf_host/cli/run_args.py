@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tf_host.settings import drafter_flag
+from tf_host.settings.flags import CommandLine
 from tf_plugins import SettingsError
 
 USAGE = "tf-llama-run MODEL [TOKENS] [draft DRAFTER,N] [options]"
@@ -48,7 +51,6 @@ def parse(argv: Sequence[str]) -> RunArgs:
         SettingsError: names the argument at fault and what fits there.
         SystemExit: after ``--help``, or for a flag that does not exist.
     """
-    words, draft = _split_draft(list(argv))
     parser = argparse.ArgumentParser(
         "tf-llama-run",
         usage=USAGE,
@@ -66,14 +68,15 @@ def parse(argv: Sequence[str]) -> RunArgs:
     parser.add_argument("--ignore-eos", action="store_true", help="do not stop at an end token")
     parser.add_argument("--check", action="store_true", help="run the long exactness check; exit 1 where rows differ")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    known, rest = parser.parse_known_args(words)
+    words, rest = _split_flags(argv, parser)
+    words, (drafter, depth) = _split_draft(words)
+    known = parser.parse_args(words)
     if known.tokens is not None and known.prompt is not None:
         raise SettingsError("TOKENS and --prompt both give a prompt\nhint: use one of them")
     if known.tokens is None and known.prompt is None and not known.check:
         raise SettingsError(f"nothing to decode\nhint: {USAGE}, with TOKENS, --prompt TEXT or --check")
     if known.temperature < 0 or known.max_tokens < 1:
         raise SettingsError("--temperature must be 0 or more and --max-tokens 1 or more")
-    drafter, depth = draft
     return RunArgs(
         model=known.model,
         tokens=None if known.tokens is None else _ids(known.tokens),
@@ -91,8 +94,29 @@ def parse(argv: Sequence[str]) -> RunArgs:
     )
 
 
+def _split_flags(argv: Sequence[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
+    """This command's own words, its options as ``--option=value``; and the server's flags, values included."""
+    server = CommandLine()
+    takes_value = {name: action.nargs != 0 for action in parser._actions for name in action.option_strings}
+    own: list[str] = []
+    rest: list[str] = []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        option = word.partition("=")[0]
+        if not re.match(r"-{1,2}[A-Za-z]", option) or option in takes_value:
+            with_value = takes_value.get(word, False) and words
+            own.append(f"{word}={words.pop(0)}" if with_value else word)
+        else:
+            rest.append(word)
+            alone = word == drafter_flag.FLAG and (not words or words[0].startswith("-"))
+            if server.takes_value(word) and words and not alone:
+                rest.append(words.pop(0))
+    return own, rest
+
+
 def _split_draft(words: list[str]) -> tuple[list[str], tuple[str | None, int]]:
-    """Take ``draft DRAFTER,N`` out of the words."""
+    """Take ``draft DRAFTER,N`` out of the words that are no option."""
     if "draft" not in words[1:]:
         return words, (None, 0)
     at = words.index("draft", 1)
@@ -105,9 +129,8 @@ def _split_draft(words: list[str]) -> tuple[list[str], tuple[str | None, int]]:
 
 def _ids(tokens: str) -> tuple[int, ...]:
     """Ids from a comma list, or from a file with commas or white space between them."""
-    path = Path(tokens)
     try:
-        text = path.read_text() if path.is_file() else tokens
+        text = tokens if set(tokens) <= set("0123456789-, ") else Path(tokens).read_text()
         ids = tuple(int(word) for word in text.replace(",", " ").split())
     except (OSError, ValueError) as error:
         raise SettingsError(

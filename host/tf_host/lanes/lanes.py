@@ -104,8 +104,8 @@ class Lanes:
         """Queue a request; where it cannot queue, its client gets one ``Failed`` instead."""
         with self._lock:
             waiting = len(self._inbox) + len(self._waiting)
-            # A short queue never refuses what could have a lane at once.
-            most = max(self._limits.queue, self._admission.parallel - len(self._reading) - len(self._decoding))
+            # Those that can have a lane at once do not wait.
+            most = self._limits.queue + self._admission.parallel - len(self._reading) - len(self._decoding)
             refused = _SHUTTING_DOWN if not self._open else _queue_full(waiting) if waiting >= most else None
             if refused is None:
                 self._inbox.append(Stream(next(self._numbers), request, client, time.perf_counter()))

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tf_host.prompts.files import Damaged, read_arrays, read_header, write
-from tf_plugins.types import State
+from tf_plugins.errors import Refused
+from tf_plugins.types import Refusal, State
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class StateFolder:
         self.folder, self.key, self.limit = folder, key, limit
         self._waiting: OrderedDict[bytes, State] = OrderedDict()
         self._writing: tuple[bytes, Iterator[None]] | None = None
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
 
     def path(self, ids: bytes) -> Path:
         """The file of a state."""
@@ -136,6 +137,23 @@ class StateFolder:
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _PART_AGE_S:
                     path.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder, for its owner alone, if it is not there; ``Refused`` where it cannot be used."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise Refused(
+            Refusal(
+                "prompt_cache_dir",
+                f"--prompt-cache-dir {folder} cannot be written to: {error.strerror}",
+                "name a folder of your own",
+                param="--prompt-cache-dir",
+            )
+        ) from error
 
 
 def _parsed(ids: str) -> bytes:

@@ -50,7 +50,8 @@ class ServerSettings(BaseSettings):
     )
     drafter: str | None = setting(
         None,
-        "drafter: a name, folder or hub name; alone, the one that goes with MODEL (in a settings file: drafter = true)",
+        "drafter: a name, folder or hub name, after MODEL or as --drafter=NAME; alone, the one that goes with MODEL "
+        "(in a settings file: drafter = true)",
         expected="a name or a folder, or true for the one that goes with the model",
         metavar="[DIR]",
     )
@@ -279,11 +280,6 @@ class ServerSettings(BaseSettings):
     def plugins(self) -> tuple[str, ...]:
         """The plugins in use, in the order that they are asked."""
         return (*self.add_plugins, *(name for name in self.use_plugins if name not in self.add_plugins))
-
-    @property
-    def grace_s(self) -> float:
-        """``grace``, with its unit in the name."""
-        return self.grace
 
     @property
     def plugin_tables(self) -> Mapping[str, Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from tf_host.checkpoints import Pair, resolve_pair
 from tf_host.device import bits_key, device_memory
@@ -76,6 +76,8 @@ def compose(settings: ServerSettings, device: Device, plugins: Plugins, progress
         return engine.call(
             lambda: _on_engine(settings, device, plugins, pair, context, streams, text, engine, owned, progress)
         )
+    except KeyboardInterrupt:
+        raise  # the load goes on in its thread for as long as it takes, and the process ends without it
     except BaseException:
         engine.stop(0.0, owned.close)
         raise
@@ -119,7 +121,7 @@ def _on_engine(
                 drafter=pair.drafter,
                 device=device,
                 context=context,
-                parallel=streams or 1,
+                parallel=streams,
                 noise=drawer.noise,
             )
         )
@@ -145,7 +147,6 @@ def _on_engine(
             states=states,
         )
     )
-    states.load(admission.budget)
     owned.callback(states.flush)
     depths = _depths(settings, proposers, plan)
 
@@ -168,6 +169,7 @@ def _on_engine(
     if proposers:
         progress("rehearsing", 0.0)
         rehearse(lambda using: make_lanes(using, observed=False), depths, _rehearsed(text), context, REHEARSAL_S)
+    states.load(admission.budget)  # last: warming takes memory that no ledger knows of
     lanes = make_lanes(depths)
     return Composed(
         settings=settings,
@@ -237,7 +239,8 @@ def _depths(settings: ServerSettings, proposers: tuple[Proposer, ...], plan: Row
 def _rehearsed(text: Text) -> Sequence[int]:
     """A prompt like those to come, so that drafts land as often as they will."""
     if text.has_template:
-        return text.chat([{"role": "user", "content": REQUEST}]).ids
+        with suppress(Refused):  # a template may want other messages, and they may come
+            return text.chat([{"role": "user", "content": REQUEST}]).ids
     return text.encode(SAMPLE, special=False)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import sys
 import threading
 import time
@@ -107,9 +106,15 @@ class LiveLine:
         while not self._over.wait(_EVERY_S):
             self._draw(self._text())
 
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._out.fileno()).columns
+        except OSError:
+            return 80
+
     def _draw(self, text: str) -> None:
         # A line that wraps could not be erased.
-        text = text[: shutil.get_terminal_size().columns - 1]
+        text = text[: self._columns() - 1]
         with self._lock:
             if text != self._shown:
                 self._shown = text

@@ -9,6 +9,7 @@ import time
 from tf_host.device import prepare
 from tf_host.http import Keys, Served, make_app, run
 from tf_host.plugins import Plugins
+from tf_host.prompts.folder import make_folder
 from tf_host.settings import ServerSettings
 from tf_host.start.composed import Composed
 from tf_host.start.composing import compose
@@ -29,7 +30,10 @@ def serve(settings: ServerSettings, listening: socket.socket) -> None:
         TfError: something that is not served, or a plugin that failed.
     """
     device = prepare(settings)
-    Keys.of(settings)  # a key file that cannot be used is refused before anything loads
+    # What cannot be used is refused before anything loads.
+    Keys.of(settings)
+    if settings.prompt_cache_dir is not None:
+        make_folder(settings.prompt_cache_dir)
     plugins = Plugins.load(settings)
     with showing_progress() as progress:
         composed = compose(settings, device, plugins, progress)

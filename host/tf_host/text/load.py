@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateSyntaxError
+
 from tf_host.text.text import Text
 from tf_plugins.errors import Refused
 from tf_plugins.types import Refusal
@@ -51,7 +53,26 @@ def load_text(
     elif chat_template is not None:
         tokenizer.chat_template = extra["chat_template"]
         tokenizer.has_chat_template = True
+    if chat_template is not None:
+        _check_template(tokenizer, chat_template)
     return Text(tokenizer, end_ids=end_ids, vocab=vocab)
+
+
+def _check_template(tokenizer: Any, path: Path) -> None:
+    """A template that is none would refuse every chat; one that wants other messages than this is none the worse."""
+    try:
+        tokenizer.apply_chat_template([{"role": "user", "content": "hello"}], tokenize=False)
+    except TemplateSyntaxError as error:
+        raise Refused(
+            Refusal(
+                "chat_template_unreadable",
+                f"--chat-template {path} is no Jinja template: {error.message} in line {error.lineno}",
+                "correct that line",
+                param="--chat-template",
+            )
+        ) from error
+    except Exception:
+        return
 
 
 def _load(folder: Path, extra: dict[str, Any]) -> Any:

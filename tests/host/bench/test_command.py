@@ -32,6 +32,13 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def test_an_output_that_cannot_be_written_is_named(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([server.url, "--output", str(tmp_path / "none" / "out.jsonl")]) == 2
+    assert "out.jsonl cannot be written: No such file or directory" in capsys.readouterr().err
+
+
 def test_json_lines_where_there_is_no_terminal(
     server: FakeServer, prompts: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 import pytest
@@ -27,6 +28,19 @@ def test_a_free_port_listens_at_once() -> None:
 def test_a_name_is_an_address_too() -> None:
     with reserve_socket("localhost", 0) as listening:
         assert listening.getsockname()[1] > 0
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
+def test_what_can_be_no_name(host: str) -> None:
+    assert said(host, 0).startswith(f"--host {host} is no address that this machine knows")
+
+
+def test_a_kind_of_address_that_the_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> socket.socket:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(socket, "socket", none)
+    assert "--host ::1 --port 0 cannot be listened on: Address family" in said("::1", 0)
 
 
 def test_a_port_in_use() -> None:

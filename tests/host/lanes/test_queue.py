@@ -54,10 +54,15 @@ def test_a_full_queue_is_refused_with_503_and_later_requests_are_served() -> Non
     sinks = [Sink() for _ in range(5)]
     for k, sink in enumerate(sinks):
         lanes.submit(request([k], 4), sink)
-    assert [sink.ended for sink in sinks] == [False, False, True, True, True]
-    assert (sinks[2].failed.code, sinks[2].failed.status) == ("queue_full", 503)
+    # One has the lane, and two wait.
+    assert [sink.ended for sink in sinks] == [False, False, False, True, True]
+    assert (sinks[3].failed.code, sinks[3].failed.status) == ("queue_full", 503)
+    lanes.step()
+    late = Sink()
+    lanes.submit(request([7], 4), late)
+    assert late.failed.code == "queue_full"
     run(lanes)
-    assert sinks[0].done.reason == sinks[1].done.reason == "length"
+    assert {sink.done.reason for sink in sinks[:3]} == {"length"}
     assert decode(lanes, request([9], 4))[0].done.reason == "length"
 
 
@@ -204,6 +209,6 @@ def test_the_bound_holds_for_many_submitting_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(not sink.ended for sink in sinks) == 10
+    assert sum(not sink.ended for sink in sinks) == 1 + 10
     run(lanes)
-    assert sum(hasattr(sink.events[-1], "reason") for sink in sinks) == 10
+    assert sum(hasattr(sink.events[-1], "reason") for sink in sinks) == 1 + 10

@@ -15,8 +15,9 @@ import mlx.core as mx
 import pytest
 
 from tests.host.prompts.fakes import cpu_plan, ids
-from tf_host.prompts import PromptStore
-from tf_host.prompts.folder import StateFolder
+from tf_host.prompts import PromptStore, files
+from tf_host.prompts.folder import StateFolder, make_folder
+from tf_plugins import Refused
 
 LAYERS, HEADS, HEAD = 3, 2, 8
 
@@ -129,6 +130,30 @@ def test_writing_goes_piece_by_piece_and_shows_nothing_before_it_is_whole(tmp_pa
     assert steps == LAYERS
     assert only_file(tmp_path).suffix == ".safetensors"
     assert not kept.idle()
+
+
+def test_a_large_array_is_several_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = RealModel().state(64)
+    monkeypatch.setattr(files, "PIECE", -(-state.keys[0].nbytes // 4))
+    kept = store(tmp_path)
+    kept.add(ids(200), state)
+    steps = 0
+    while kept.idle():
+        steps += 1
+    assert steps == 4 * LAYERS
+    again = store(tmp_path)
+    again.load(state.nbytes)
+    found = again.find(ids(200))
+    assert found is not None
+    assert bits(found.state) == bits(state)
+
+
+@pytest.mark.parametrize("where", ["a file", "under a file"])
+def test_a_folder_that_cannot_be_made_is_refused_by_its_flag(where: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    folder = tmp_path / "file" / ("" if where == "a file" else "under")
+    with pytest.raises(Refused, match=f"--prompt-cache-dir {folder} cannot be written to: "):
+        make_folder(folder)
 
 
 def test_a_state_that_is_gone_is_not_written(tmp_path: Path) -> None:

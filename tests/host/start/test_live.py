@@ -104,9 +104,16 @@ def test_redirected_it_writes_nothing() -> None:
     assert done.stderr == "a reply ended\nthe end\n"
 
 
+class Terminal(io.StringIO):
+    """Has a number, as a terminal has."""
+
+    def fileno(self) -> int:
+        return 2
+
+
 def test_it_is_cut_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
-    out = io.StringIO()
+    monkeypatch.setattr(os, "get_terminal_size", lambda number: os.terminal_size((20, 5)))
+    out = Terminal()
     with LiveLine(out, lambda: "x" * 100):
         end = time.monotonic() + 5
         while "x" not in out.getvalue() and time.monotonic() < end:

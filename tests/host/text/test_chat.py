@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import tiny_tokenizer
+from tf_host.exact.sample import SAMPLE
+from tf_host.start.composing import _rehearsed
 from tf_host.text import Text, load_text
 from tf_plugins.errors import Refused
 
@@ -90,6 +92,24 @@ def test_a_template_file_takes_the_place_of_none(folder: Path) -> None:
 def test_a_template_file_that_cannot_be_read_is_refused(folder: Path) -> None:
     with pytest.raises(Refused, match="--chat-template"):
         load_text(tiny_tokenizer.byte_level(folder / "unread"), chat_template=folder / "missing.jinja")
+
+
+def test_a_template_file_that_is_no_template_is_refused_with_its_line(folder: Path) -> None:
+    template = folder / "typo.jinja"
+    template.write_text("{% for m in messages %}\n{{ m.content }\n{% endfor %}")
+    with pytest.raises(Refused, match=r"typo.jinja is no Jinja template: .* in line 2"):
+        load_text(tiny_tokenizer.byte_level(folder / "typo", template=None), chat_template=template)
+
+
+def test_a_template_that_wants_a_system_message_serves_those_that_have_one(folder: Path) -> None:
+    template = folder / "system.jinja"
+    template.write_text(
+        "{% if messages[0].role != 'system' %}{{ raise_exception('a system message is needed') }}{% endif %}"
+        "{{ messages[0].content }}"
+    )
+    text = load_text(tiny_tokenizer.byte_level(folder / "system", template=None), chat_template=template)
+    assert text.chat([{"role": "system", "content": "be brief"}, *user("hi")]).ids
+    assert list(_rehearsed(text)) == list(text.encode(SAMPLE, special=False))  # and the server starts
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,10 @@ class StreamAdmission:
     def keep(self, stream: int, nbytes: int) -> bool:
         """Whether a prompt state of ``nbytes``, one of the demand's ``keep``, was reserved and may be made now."""
         admitted = self._admitted.get(stream)
-        fitting = [size for size in admitted.reserved if size >= nbytes] if admitted else []
-        if not admitted or not fitting:
+        # A smaller state would take the promise of one that is more wanted and comes later.
+        if admitted is None or nbytes not in admitted.reserved:
             return False
-        admitted.reserved.remove(min(fitting))
+        admitted.reserved.remove(nbytes)
         return True
 
     def release(self, stream: int) -> None:

@@ -16,10 +16,11 @@ class Kept:
     """Kept caches, the least recently used first.
 
     Args:
-        most: how many are kept; a server has no use for more than it has streams.
+        most: how many are kept, since a server has no use for more than it has streams; ``None`` for as many as the
+            ledger has room for.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int | None) -> None:
         self._most = most
         self._slots: list[Slot] = []
         self._found: Slot | None = None
@@ -38,7 +39,7 @@ class Kept:
     def add(self, slot: Slot) -> None:
         """Keep one more, the most recently used."""
         self._slots.append(slot)
-        while len(self._slots) > self._most:
+        while self._most is not None and len(self._slots) > self._most:
             self.remove(self._slots[0])
 
     def remove(self, slot: Slot) -> None:

@@ -27,12 +27,12 @@ class LlamaDrafter:
         chain: runs the steps; owns the weights.
         name: the drafter's name, for people.
         context: positions that it can read.
-        parallel: streams at once, and ended streams' caches that are kept.
+        parallel: streams at once, and ended streams' caches that are kept; ``None`` for as many as fit.
     """
 
     name = "drafter"
 
-    def __init__(self, chain: Chain, name: str, context: int, parallel: int) -> None:
+    def __init__(self, chain: Chain, name: str, context: int, parallel: int | None) -> None:
         self.label = f"Llama drafter ({name})"
         self._chain: Chain | None = chain
         self._context = context
