@@ -15,7 +15,7 @@ from tests.llama.tiny import LLAMA3, checkpoint, config, weights
 from tf_llama.family import LlamaFamily
 from tf_llama.plugin import LlamaPlugin
 from tf_plugins import Refused
-from tf_plugins.types import Refusal, Role
+from tf_plugins.types import Refusal, RefusesEarly, Role
 
 FAMILY = LlamaFamily()
 
@@ -245,6 +245,20 @@ def test_a_quantized_drafter_is_refused_as_a_drafter(tmp_path: Path) -> None:
     assert refusal.name == "quantized_drafter"
     assert "tiny is a quantized drafter (quantization in config.json)" in refusal.reason
     assert "--drafter-bits is not read" in refusal.hint
+
+
+def test_what_the_config_says_is_refused_without_weights(tmp_path: Path) -> None:
+    checkpoint(tmp_path, quantization={"bits": 4, "group_size": 64})
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(Refused, match=r"quantization in config\.json"):
+        FAMILY.refuse(tmp_path, "target", "tiny")
+    (tmp_path / "config.json").write_text(json.dumps(config()))
+    FAMILY.refuse(tmp_path, "target", "tiny")
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(Refused, match="is a LoRA adapter"):
+        FAMILY.refuse(tmp_path, "target", "tiny")
+    assert isinstance(FAMILY, RefusesEarly)
 
 
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapters.safetensors", "adapter_model.safetensors"])

@@ -4,7 +4,7 @@ from tf_plugins.types.admission import Admission, Demand, PromptStates, Resource
 from tf_plugins.types.checkpoint import Checkpoint, NamedCheckpoint, Progress, Role
 from tf_plugins.types.device import Device
 from tf_plugins.types.events import RequestFacts, RoundDone, StartFacts, StreamDone, TargetFacts
-from tf_plugins.types.model import Cache, Family, Model, State, TileCheck, WidthCheck, Window
+from tf_plugins.types.model import Cache, Family, Model, RefusesEarly, State, TileCheck, WidthCheck, Window
 from tf_plugins.types.proposer import Costs, Draft, DraftRequest, Growth, Outcome, Proposer, ReadsAhead
 from tf_plugins.types.refusal import Refusal
 
@@ -27,6 +27,7 @@ __all__ = [
     "Proposer",
     "ReadsAhead",
     "Refusal",
+    "RefusesEarly",
     "RequestFacts",
     "Resources",
     "Role",

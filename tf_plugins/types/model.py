@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tf_plugins.rows import RowPlan
 from tf_plugins.types.checkpoint import Checkpoint, Progress, Role
@@ -169,3 +169,14 @@ class Family(Protocol):
 
     def load_tokenizer(self, checkpoint: Checkpoint) -> object | None:
         """A tokenizer of the family's own, or ``None`` for the host's (tokenizer.json through mlx-lm)."""
+
+
+@runtime_checkable
+class RefusesEarly(Protocol):
+    """What a family may have beside the methods of ``Family``: a way to refuse before weights are fetched."""
+
+    def refuse(self, folder: Path, role: Role, name: str | None = None) -> None:
+        """Raise ``Refused`` for what the small files of a checkpoint (config.json and others) show is not served.
+
+        Called for a checkpoint of a hub, whose weights are not there yet; ``read`` follows once they are.
+        """

@@ -13,7 +13,7 @@ from tf_host.plugins import Plugins
 from tf_host.settings import ServerSettings
 from tf_host.settings.nearest import nearest
 from tf_plugins import Refused
-from tf_plugins.types import Checkpoint, Family, Progress, Refusal, Role
+from tf_plugins.types import Checkpoint, Family, Progress, Refusal, RefusesEarly, Role
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ def resolve_pair(settings: ServerSettings, plugins: Plugins, progress: Progress)
     family = family or _recognising(source, families, flag)
     if not family.recognises(source.folder):
         raise _not_served(source, [family], flag)
+    _refuse_early(family, source, "target")
     if not settings.drafts or settings.drafter is None:
         if settings.drafter is not None:
             log.info("%s: the drafter is left out", settings.named("drafts"))
@@ -61,6 +62,7 @@ def resolve_pair(settings: ServerSettings, plugins: Plugins, progress: Progress)
         found = resolve(asked, settings.named("drafter"), named, progress)
         if not family.recognises(found.folder):
             raise _foreign_drafter(settings, found, family)
+        _refuse_early(family, found, "drafter")
         return found
 
     # A drafter that is known by now is looked for before the target's weights are fetched.
@@ -72,6 +74,12 @@ def resolve_pair(settings: ServerSettings, plugins: Plugins, progress: Progress)
             raise _no_drafter(settings, target)
         drafter = find(target.drafter)
     return Pair(family, target, _facts(family, drafter, "drafter", progress))
+
+
+def _refuse_early(family: Family, source: Source, role: Role) -> None:
+    """Before gigabytes are fetched for nothing."""
+    if source.pinned is not None and isinstance(family, RefusesEarly):
+        family.refuse(source.folder, role, source.name)
 
 
 def _facts(family: Family, source: Source, role: Role, progress: Progress) -> Checkpoint:

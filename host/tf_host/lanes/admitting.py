@@ -56,11 +56,23 @@ class Admitting:
 
     def save(self, stream: Stream) -> None:
         """Keep the prompt state that ends where the stream has read to, if one was planned and its bytes are there."""
-        live = stream.decoding
-        position = live.saves.popleft()
+        position = stream.decoding.saves.popleft()
+        self._keep(stream, position, position)
+
+    def save_cut_off(self, stream: Stream) -> None:
+        """Keep what was read of a prompt whose client left: it may come again, and would be cut off again.
+
+        The bytes are those promised to the longest state that will not be made now.
+        """
+        live = stream.live
+        if live is not None and live.chunks and live.saves and live.cache.length:
+            self._keep(stream, live.cache.length, live.saves[-1])
+
+    def _keep(self, stream: Stream, position: int, promised: int) -> None:
         try:
-            if self._admission.keep(stream.number, self._model.state_bytes(position)):
-                self._states.add(stream.request.prompt[:position], self._model.save(live.cache, position))
+            if self._admission.keep(stream.number, self._model.state_bytes(promised)):
+                state = self._model.save(stream.decoding.cache, position)
+                self._states.add(stream.request.prompt[:position], state)
         except Exception as error:
             # A state saves a later request time; this one needs nothing of it.
             log_fault(_log, f"request {stream.request.id}: a prompt state of {position} tokens was not kept", error)

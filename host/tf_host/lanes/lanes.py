@@ -190,6 +190,7 @@ class Lanes:
     def _let_go(self) -> None:
         for stream in [*self._waiting, *self._reading, *self._decoding]:
             if stream.client.cancelled:
+                self._admitting.save_cut_off(stream)
                 self._leave(stream, "cancelled", Failed("the client left", code="cancelled", status=499))
 
     def _admit(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tf_llama.reading import read_checkpoint
+from tf_llama.reading import read_checkpoint, read_config
 from tf_plugins.types import Checkpoint, Device, Model, Progress, Role
 
 __all__ = ["LlamaFamily"]
@@ -27,6 +27,10 @@ class LlamaFamily:
     def read(self, folder: Path, role: Role, name: str | None = None) -> Checkpoint:
         """The facts of a checkpoint; ``Refused`` for what is not served. No weight is read."""
         return read_checkpoint(folder, role, name or folder.name)
+
+    def refuse(self, folder: Path, role: Role, name: str | None = None) -> None:
+        """``Refused`` for what config.json alone shows is not served."""
+        read_config(folder, role, name or folder.name)
 
     def load(self, checkpoint: Checkpoint, device: Device, progress: Progress) -> Model:
         """Load a target on the engine thread."""

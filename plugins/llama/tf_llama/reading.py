@@ -14,7 +14,7 @@ from tf_llama.headers import Tensor, WeightFile, read_header
 from tf_plugins import Refused
 from tf_plugins.types import Checkpoint, Role
 
-__all__ = ["DTYPES", "is_tied", "read_checkpoint", "weight_files"]
+__all__ = ["DTYPES", "is_tied", "read_checkpoint", "read_config", "weight_files"]
 
 DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 """Served dtypes by their safetensors names."""
@@ -37,8 +37,8 @@ _DROPPED = "rotary_emb.inv_freq"
 _SAMPLES, _SAMPLE_BYTES = 64, 1_024
 
 
-def read_checkpoint(folder: Path, role: Role, name: str) -> Checkpoint:
-    """A checkpoint's facts.
+def read_config(folder: Path, role: Role, name: str) -> tuple[Mapping[str, Any], LlamaConfig, frozenset[Role]]:
+    """config.json, what it says, and the roles that such a checkpoint has; weights need not be there.
 
     Raises:
         Refused: it is not served, or not in this role.
@@ -48,14 +48,24 @@ def read_checkpoint(folder: Path, role: Role, name: str) -> Checkpoint:
     raw = read_json(folder / "config.json")
     _refuse_config(raw, folder, name, role)
     config = LlamaConfig.parse(raw, folder / "config.json")
+    qualified = roles.roles_of(name, config.shape, config.vocab)
+    if role not in qualified:
+        raise Refused(refusals.drafter_only(name) if role == "target" else refusals.target_only(name))
+    return raw, config, qualified
+
+
+def read_checkpoint(folder: Path, role: Role, name: str) -> Checkpoint:
+    """A checkpoint's facts.
+
+    Raises:
+        Refused: it is not served, or not in this role.
+    """
+    raw, config, qualified = read_config(folder, role, name)
     files = weight_files(folder)
     tensors = _join(files, name)
     _refuse_dtypes(tensors, name, role)
     tied = is_tied(config, tensors)
     used = _match(config, tensors, tied, name)
-    qualified = roles.roles_of(name, config.shape, config.vocab)
-    if role not in qualified:
-        raise Refused(refusals.drafter_only(name) if role == "target" else refusals.target_only(name))
     generation_config = generation.read_generation_config(folder)
     return Checkpoint(
         folder=folder,

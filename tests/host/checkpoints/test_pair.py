@@ -13,7 +13,7 @@ import pytest
 from tf_host.checkpoints import Pair, resolve_pair
 from tf_host.settings import ServerSettings, load
 from tf_plugins import Refused
-from tf_plugins.types import NamedCheckpoint
+from tf_plugins.types import NamedCheckpoint, Refusal
 
 Make = Callable[..., Path]
 
@@ -160,6 +160,10 @@ def test_hub_weights_are_fetched_only_for_what_is_served(
 ) -> None:
     asked: list[str] = []
 
+    def refuse(folder: Path, role: str, name: str | None = None) -> None:
+        if role == "drafter":
+            raise Refused(Refusal("none", f"{role} {folder.name} is not served", "none"))
+
     def snapshot(repo: str, *, revision: str | None, allow_patterns: list[str]) -> str:
         asked.append(f"{repo} {'weights' if allow_patterns == ['*.safetensors'] else 'facts'}")
         return str(Path(repo.replace("/", "-"), "abc").absolute())
@@ -170,6 +174,11 @@ def test_hub_weights_are_fetched_only_for_what_is_served(
     said("org/other", plugins)
     said("org/target --drafter org/other", plugins)
     assert asked == ["org/other facts", "org/target facts", "org/other facts"]
+    asked.clear()
+    early = make_family("llama")
+    early.refuse = refuse
+    assert said("org/target --drafter org/drafter", FakePlugins([early])) == "drafter abc is not served\nhint: none"
+    assert (asked, early.reads) == (["org/target facts", "org/drafter facts"], [])
     asked.clear()
     pair = chosen("org/target --drafter org/drafter", plugins)
     assert asked == ["org/target facts", "org/drafter facts", "org/target weights", "org/drafter weights"]

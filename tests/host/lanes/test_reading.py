@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,6 +17,13 @@ from tf_host.lanes.catching_up import CatchingUp
 from tf_host.lanes.reading import PromptReading
 from tf_host.lanes.stream import Decoding, Stream
 from tf_host.requests import Reading
+
+
+class LastStates(AllStates):
+    """Plans one state, at the last chunk start."""
+
+    def plan_saves(self, tokens: Sequence[int], boundaries: Sequence[int], start: int) -> Sequence[int]:
+        return super().plan_saves(tokens, boundaries, start)[:1]
 
 
 class Clock:
@@ -165,6 +173,36 @@ def test_a_state_with_decode_rows_would_be_seen() -> None:
     [second] = decode(lanes, request(prompt, 30))
     assert second.done.cached_tokens == 32
     assert second.tokens != first.tokens
+
+
+@pytest.mark.parametrize("chunks", range(4))
+def test_a_prompt_that_was_cut_off_goes_on_where_it_was(chunks: int) -> None:
+    """Its client may have a time limit, and would never get there if each try began at 0."""
+    admission, states, model = CountAdmission(), LastStates(PLAN), FakeModel()
+    wanted, sink = request([k % 5 for k in range(60)], 9), Sink()
+    lanes = make_lanes(model, admission=admission, states=states)
+    lanes.submit(wanted, sink)
+    for _ in range(chunks):
+        lanes.step()
+    assert len(model.chunks) == chunks
+    sink.cancelled = True
+    lanes.step()
+    assert sink.failed.code == "cancelled"
+    assert (admission.held, len(model.caches)) == ({}, 0)
+    [again] = decode(lanes, wanted)
+    assert again.done.cached_tokens == 16 * chunks
+    assert again.tokens == naive(wanted)[0]
+
+
+def test_a_prompt_that_was_cut_off_is_kept_only_where_room_was_promised() -> None:
+    admission, states = CountAdmission(), LastStates(PLAN)
+    admission.keep = lambda stream, nbytes: False  # type: ignore[method-assign]
+    lanes, sink = make_lanes(admission=admission, states=states), Sink()
+    lanes.submit(request([1] * 60, 5), sink)
+    lanes.step()
+    sink.cancelled = True
+    lanes.step()
+    assert states.entries == {}
 
 
 def test_states_are_kept_only_where_admission_reserved_them() -> None:
