@@ -106,8 +106,10 @@ def test_calls_streamed(tools_world: World, rounds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["no call", "<tool_call>broken</tool_call>", CALL.replace("weather", "unknown"), "5 < 6 <tool"]
-)
+    "text",
+    ["no call", "<tool_call>broken</tool_call>", CALL.replace("weather", "unknown"), "5 < 6 <tool",
+             CALL.replace("Paris", "\\ud83d")],
+)  # fmt: skip
 def test_what_is_no_call_is_content(tools_world: World, text: str) -> None:
     says(tools_world, f"</think>{text}")
     for message, reason in (
