@@ -234,6 +234,22 @@ class TestForced:
                 assert arguments["city"] in ("Paris", "Rome")
         assert names == ({"weather", "time"} if choice == "required" else {"weather"})
 
+    def test_schemas_that_refer_to_themselves(self, lanes_world: World) -> None:
+        place = {"$ref": "#/definitions/Place"}
+        tools = [
+            tool("time", {"type": "object", "additionalProperties": False}),
+            tool("trip", {**place, "definitions": {"Place": {**CITY, "properties": {"city": {"enum": ["Rome"]}}}}}),
+        ]
+        for draft in ("http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"):
+            tools[1]["function"]["parameters"]["$schema"] = draft
+            for seed in range(4):
+                body = {"tools": tools, "tool_choice": "required", "seed": seed, "thinking_budget": 3}
+                answer = lanes_world.chat(max_tokens=200, **body)
+                assert answer.status_code == 200, answer.text
+                (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
+                made = call["function"]["name"], json.loads(call["function"]["arguments"])
+                assert made in (("time", {}), ("trip", {"city": "Rome"}))
+
 
 def test_reasoning_is_a_field_of_its_own(tools_world: World) -> None:
     says(tools_world, "hm, let me\n\nthink</think>\n\nyes")
