@@ -6,9 +6,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tf_host.http.chat_body import MessageBody, template_messages
+from tf_host.http.chat_body import MessageBody
 from tf_host.http.fields import Body, wrong
-from tf_host.http.prepare import checked_ids, served_name
+from tf_host.http.prepare import chat_prompt, check_length, checked_ids, served_name
 from tf_host.http.server import Served
 from tf_host.http.thinking_body import Variables
 from tf_host.http.tools_body import ToolBody, tool_use
@@ -54,14 +54,12 @@ def tokenize(served: Served, body: TokenizeBody) -> dict[str, Any]:
     served_name(served, body.model)
     if body.messages is not None:
         tools = tool_use(served.text, body.tools, None, None)
-        prompt = served.text.chat(
-            template_messages(body.messages),
-            tools=tools.definitions if tools else None,
-            variables=body.chat_template_kwargs,
-            add_generation_prompt=body.add_generation_prompt is not False,
+        whole = body.add_generation_prompt is not False
+        ids = list(
+            chat_prompt(served, body.messages, tools, body.chat_template_kwargs, add_generation_prompt=whole).ids
         )
-        ids = list(prompt.ids)
     else:
+        check_length(served, body.prompt or "", "prompt")
         ids = served.text.encode(body.prompt or "", start=body.add_special_tokens)
     names = [served.text.name(token) for token in ids] if body.return_token_strs else None
     return {"count": len(ids), "max_model_len": served.context, "tokens": ids, "token_strs": names}

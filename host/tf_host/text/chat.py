@@ -76,9 +76,9 @@ class ChatTemplate:
             if any(self._spelled.search(key) for key in _keys(value)):
                 reason = f"'{param}' has an object key that contains a control token of the model"
                 raise Refused(Refusal("invalid_key", reason, "rename the key", param=param))
-        spelled = any(self._spelled.search(text) for text in _strings([messages, tools, variables]))
-        try:
-            ids = self._tokenizer.apply_chat_template(
+        spelled = any(self._spelled.search(text) for text in strings([messages, tools, variables]))
+        return tuple(
+            self._apply(
                 list(messages),
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
@@ -87,16 +87,25 @@ class ChatTemplate:
                 sanitize_control_tokens=spelled,
                 **variables,
             )
+        )
+
+    def text(self, messages: Sequence[Message], tools: Sequence[Any] | None, **variables: Any) -> str:
+        """What the template writes, the start of the reply left out; ``Refused`` where it raised."""
+        text: str = self._apply(list(messages), tools=tools, tokenize=False, **variables)
+        return text
+
+    def boundaries(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """Positions past the first that hold a message marker."""
+        return tuple(at for at, token in enumerate(ids) if at and token in self.marker_ids)
+
+    def _apply(self, messages: list[Message], **how: Any) -> Any:
+        try:
+            return self._tokenizer.apply_chat_template(messages, **how)
         except TemplateError as error:
             raise _failed(str(error)) from error
         # A template is a program: what it was not written for surfaces as any of these.
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise _failed(f"{type(error).__name__}: {error}") from error
-        return tuple(ids)
-
-    def boundaries(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """Positions past the first that hold a message marker."""
-        return tuple(at for at, token in enumerate(ids) if at and token in self.marker_ids)
 
     def _render(self, *contents: str) -> str | None:
         roles = ("user", "assistant")
@@ -143,15 +152,16 @@ def _failed(message: str) -> Refused:
     )
 
 
-def _strings(value: Any) -> Iterator[str]:
+def strings(value: Any) -> Iterator[str]:
+    """The texts in a value, however deep; keys of mappings are none of them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _strings(item)
+            yield from strings(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _strings(item)
+            yield from strings(item)
 
 
 def _keys(value: Any) -> Iterator[str]:

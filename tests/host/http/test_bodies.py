@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes import tiny_tokenizer
 from tests.host.http.conftest import CONTEXT, World
+from tf_host.text import load_text
 
 WRONG: list[tuple[str, Any]] = [
     *(("max_tokens", value) for value in (-1, 0, "5", True, 1.0, [1], {}, 1 << 63, 10**500, 10**4300 - 1)),
@@ -47,6 +51,13 @@ UNSERVED: list[tuple[str, Any]] = [
     ("include_stop_str_in_output", True),
     ("continue_final_message", True),
 ]
+
+
+WRITES_ALL = (
+    "{{ tools | tojson }}{{ mood }}{# <tool_call>{{ tool_call.name }} #}{% for m in messages %}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}"
+    "{% if m.role == 'assistant' %}{{ m.reasoning_content }}{% endif %}{% endfor %}"
+)
 
 
 def wrong(answer: Any, param: str | None) -> dict[str, Any]:
@@ -353,6 +364,28 @@ def test_a_prompt_far_past_the_context_is_not_encoded(world: World, monkeypatch:
     error = world.chat(long).json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
     assert "at least" in error["message"]
+    assert wrong(post(world, "/tokenize", {"prompt": long}), "prompt")["code"] == "context_length_exceeded"
+
+
+def test_all_that_a_template_writes_counts_before_it_is_encoded(
+    make_world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, WRITES_ALL)))
+    long = "once upon a time " * 10_000
+    last = {"role": "user", "content": "hi"}
+    call = {"function": {"name": "f", "arguments": json.dumps({"a": long})}}
+    dropped = {"role": "user", "content": "hi", "reasoning_content": long}
+    assert post(world, "/v1/chat/completions", {"messages": [dropped]}).status_code == 200
+    monkeypatch.setattr(type(world.served.text), "chat", None)
+    for body in (
+        {"messages": [last], "tools": [{"type": "function", "function": {"name": "f", "description": long}}]},
+        {"messages": [{"role": "assistant", "tool_calls": [call]}, last]},
+        {"messages": [{"role": "assistant", "content": "hi", "reasoning_content": long}, last]},
+        {"messages": [last], "chat_template_kwargs": {"mood": long}},
+    ):
+        for path in ("/v1/chat/completions", "/tokenize"):
+            error = post(world, path, body).json()["error"]
+            assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
 
 
 def test_a_reply_is_capped_to_the_room(world: World) -> None:
