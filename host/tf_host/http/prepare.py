@@ -217,7 +217,7 @@ def _ignored(served: Served, body: ChatBody, tools: ToolUse | None) -> Sequence[
 
 
 def _ask_plugins(served: Served, body: SamplingBody, request: GenerateRequest, route: str, key: str | None) -> None:
-    sent = body.model_dump(exclude_unset=True)
+    sent = body.model_dump(exclude_unset=True, by_alias=True)
     facts = RequestFacts(request.id, route, len(request.prompt), request.max_tokens, sent, key)
     refusal = served.plugins.refuse_request(facts)
     if refusal is not None:
