@@ -281,11 +281,6 @@ class ServerSettings(BaseSettings):
         return (*self.add_plugins, *(name for name in self.use_plugins if name not in self.add_plugins))
 
     @property
-    def grace_s(self) -> float:
-        """``grace``, with its unit in the name."""
-        return self.grace
-
-    @property
     def plugin_tables(self) -> Mapping[str, Mapping[str, Any]]:
         """The settings file's ``[plugins.<name>]`` tables, not parsed yet."""
         return self._tables
