@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from tf_host.http.errors import field_path, invalid, refuse
 from tf_host.http.fields import Body
+from tf_host.http.traffic import Traffic
 from tf_host.http.unserved import refuse_unserved
 from tf_plugins.errors import Refused
 
@@ -27,12 +27,12 @@ class ClientLeft(Exception):
     """The client closed its connection; nobody is left to answer."""
 
 
-async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
+async def read_body(request: Request, traffic: Traffic, *, most: int, seconds: float) -> bytes:
     """The body's bytes.
 
     Raises:
-        Refused: it is no JSON, or compressed (415), larger than ``most`` bytes (413), or not here after
-            ``seconds`` (408).
+        Refused: it is no JSON, or compressed (415), larger than ``most`` bytes (413), not here after ``seconds``
+            (408), or not here when the server shuts down (503).
         ClientLeft: the connection is gone.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -53,13 +53,11 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
         raise _too_large(most)
     body = bytearray()
     try:
-        async with asyncio.timeout(seconds):
+        async with traffic.arriving(seconds):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
                     raise _too_large(most)
-    except TimeoutError as error:
-        raise refuse("request_timeout", f"the body did not arrive within {seconds:g} s", status=408) from error
     except ClientDisconnect as error:
         raise ClientLeft from error
     return bytes(body)

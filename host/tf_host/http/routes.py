@@ -40,16 +40,16 @@ ServedNow = Annotated[Served, Depends(_served)]
 TrafficNow = Annotated[Traffic, Depends(_traffic)]
 
 
-async def body_of(request: Request, served: Served) -> bytes:
+async def body_of(request: Request, served: Served, traffic: Traffic) -> bytes:
     """The request's body within the server's limits."""
-    return await read_body(request, most=served.body_bytes, seconds=served.limits.body_s)
+    return await read_body(request, traffic, most=served.body_bytes, seconds=served.limits.body_s)
 
 
 @router.post("/v1/chat/completions", openapi_extra=takes(ChatBody), responses=ERRORS, response_model=None)
 async def chat_completions(request: Request, served: ServedNow, traffic: TrafficNow) -> Response:
     """Continue a conversation."""
     traffic.check()
-    data, key = await body_of(request, served), key_name(request.scope)
+    data, key = await body_of(request, served, traffic), key_name(request.scope)
 
     def prepare() -> Prepared:
         return prepare_chat(served, parse_body(data, ChatBody), key)
@@ -62,7 +62,7 @@ async def chat_completions(request: Request, served: ServedNow, traffic: Traffic
 async def completions(request: Request, served: ServedNow, traffic: TrafficNow) -> Response:
     """Continue a text."""
     traffic.check()
-    data, key = await body_of(request, served), key_name(request.scope)
+    data, key = await body_of(request, served, traffic), key_name(request.scope)
 
     def prepare() -> Prepared:
         return prepare_completion(served, parse_body(data, CompletionBody), key)
@@ -98,16 +98,16 @@ async def metrics(served: ServedNow) -> Response:
 
 
 @router.post("/tokenize", openapi_extra=takes(TokenizeBody), responses=ERRORS, response_model=None)
-async def to_tokens(request: Request, served: ServedNow) -> JSONResponse:
+async def to_tokens(request: Request, served: ServedNow, traffic: TrafficNow) -> JSONResponse:
     """The tokens of a text or a conversation."""
-    data = await body_of(request, served)
+    data = await body_of(request, served, traffic)
     return JSONResponse(await run_in_threadpool(lambda: tokenize(served, parse_body(data, TokenizeBody))))
 
 
 @router.post("/detokenize", openapi_extra=takes(DetokenizeBody), responses=ERRORS, response_model=None)
-async def to_text(request: Request, served: ServedNow) -> JSONResponse:
+async def to_text(request: Request, served: ServedNow, traffic: TrafficNow) -> JSONResponse:
     """The text of tokens."""
-    data = await body_of(request, served)
+    data = await body_of(request, served, traffic)
     return JSONResponse(await run_in_threadpool(lambda: detokenize(served, parse_body(data, DetokenizeBody))))
 
 

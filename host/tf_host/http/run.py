@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,8 @@ from sse_starlette.sse import AppStatus
 from tf_host.http.protocol import MOST_HEADER_BYTES, protocol
 from tf_host.http.server import Limits
 from tf_host.http.traffic import Traffic
+
+logger = logging.getLogger("tf_host.http")
 
 _LAST_BYTES_S = 2
 """Seconds for connections to close once every reply has ended."""
@@ -59,6 +62,7 @@ class Server(uvicorn.Server):
                 lifespan="off",
                 loop="asyncio",
                 log_config=None,
+                log_level="warning",  # its lines are about processes, and one tells people to press CTRL+C again
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -105,5 +109,12 @@ class Server(uvicorn.Server):
             self._drain = asyncio.ensure_future(self._finish())
 
     async def _finish(self) -> None:
+        left = self._traffic.replies
+        logger.info(
+            "shutting down: %s",
+            f"{left} {'reply has' if left == 1 else 'replies have'} up to {self._grace_s:g} s to finish"
+            if left
+            else "no reply is running",
+        )
         await self._traffic.drain(self._grace_s)
         self.should_exit = True
