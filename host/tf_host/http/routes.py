@@ -71,12 +71,14 @@ async def completions(request: Request, served: ServedNow, traffic: TrafficNow) 
     return await generate(request, served, traffic, prepared, CompletionReply(served, prepared))
 
 
+@router.head("/v1/models", include_in_schema=False)
 @router.get("/v1/models", responses=ERRORS)
 async def models(served: ServedNow) -> dict[str, Any]:
     """The names that requests may use."""
     return {"object": "list", "data": [_model(served, name) for name in served.names]}
 
 
+@router.head("/v1/models/{name:path}", include_in_schema=False)
 @router.get("/v1/models/{name:path}", responses=ERRORS)
 async def model(name: str, served: ServedNow) -> dict[str, Any]:
     """One of the names."""
@@ -90,6 +92,7 @@ async def health(request: Request, served: ServedNow, traffic: TrafficNow) -> JS
     return health_of(served, traffic, details=is_trusted(request.scope))
 
 
+@router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", responses=ERRORS, response_class=PlainTextResponse)
 async def metrics(served: ServedNow) -> Response:
     """Counters for Prometheus."""
