@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -50,6 +51,13 @@ def too_deep(value: Any, most: int = MOST_DEPTH) -> bool:
     if not isinstance(value, dict | list):
         return False
     return most == 0 or any(too_deep(one, most - 1) for one in (value.values() if isinstance(value, dict) else value))
+
+
+def all_finite(value: Any) -> bool:
+    """Whether no number in a value, however deep, is NaN or an infinity: neither is JSON."""
+    if isinstance(value, dict | list):
+        return all(map(all_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _stops(value: Any) -> Any:

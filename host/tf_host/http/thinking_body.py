@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tf_host.http.fields import MOST_DEPTH, Whole, too_deep, wrong
+from tf_host.http.fields import MOST_DEPTH, Whole, all_finite, too_deep, wrong
 from tf_host.http.grammar_body import GrammarBody
 
 _RESERVED = frozenset(
@@ -44,6 +44,8 @@ def _variables(value: Any) -> Any:
             raise wrong("'chat_template_kwargs' has a name that is no template variable")
     if too_deep(value):
         raise wrong(f"'chat_template_kwargs' is nested deeper than {MOST_DEPTH} levels; flatten it")
+    if not all_finite(value):
+        raise wrong("'chat_template_kwargs' has a number that is not finite; send another, or null")
     return value
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tf_host.http.errors import refuse
-from tf_host.http.fields import MOST_DEPTH, Part, too_deep, wrong
+from tf_host.http.fields import MOST_DEPTH, Part, all_finite, too_deep, wrong
 from tf_host.text import Text, ToolFormat
 
 MOST_TOOLS = 128
@@ -19,6 +19,8 @@ MOST_TOOLS = 128
 def _parameters(value: dict[str, Any]) -> dict[str, Any]:
     if too_deep(value):
         raise wrong(f"the schema is nested deeper than {MOST_DEPTH} levels; flatten it, or use $defs")
+    if not all_finite(value):
+        raise wrong("the schema has a number that is not finite; send another, or leave it out")
     return value
 
 

@@ -168,6 +168,17 @@ def test_all_that_goes_to_the_template_has_a_depth(world: World) -> None:
     assert world.chat(tools=tools).status_code == 200
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_all_that_goes_to_the_template_is_finite(world: World, number: float) -> None:
+    def chat(**body: Any) -> Any:
+        return post(world, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], **body})
+
+    words = "has a number that is not finite"
+    assert words in wrong(chat(chat_template_kwargs={"x": [{"y": number}]}), "chat_template_kwargs")["message"]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"minimum": number}}}]
+    assert words in wrong(chat(tools=tools), "tools[0].function.parameters")["message"]
+
+
 def test_a_lone_surrogate_is_no_text(world: World) -> None:
     for path, body, param in (
         ("/v1/chat/completions", called('{"a": "\\ud800"}'), ARGUMENTS),
