@@ -22,6 +22,12 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+_LIMITS = {
+    "recursion limit exceeded": ("is nested deeper than 200 levels", "flatten it"),
+    "number out of range": ("has a number of more than 4,300 digits", "send a shorter one"),
+}
+"""What the parser says of JSON that is valid and past a limit of its own, and what to do about it."""
+
 
 class ClientLeft(Exception):
     """The client closed its connection; nobody is left to answer."""
@@ -86,6 +92,10 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 def _unreadable(data: bytes, error: ValueError) -> Refused:
     """Why a body was not parsed; of a lone surrogate the parser says only that an escape ends too early."""
+    said, _, place = str(error).partition(" at ")
+    if said in _LIMITS:
+        what, hint = _LIMITS[said]
+        return refuse("invalid_json", f"the body {what}, at {place}", hint)
     try:
         at = next(_lone_surrogates(json.loads(data)), None)
     except (ValueError, RecursionError):

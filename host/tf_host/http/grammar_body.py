@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from tf_host.http.errors import refuse
 from tf_host.http.fields import Part, wrong
@@ -71,6 +71,8 @@ _HARMLESS = ("_backend", "disable_any_whitespace", "disable_fallback")
 
 class StructuredOutputs(Part):
     """vLLM's way to ask for one of several forms."""
+
+    model_config = ConfigDict(extra="ignore")  # what is left of them asks for nothing
 
     json_: Schema = Field(None, alias="json")
     json_object: bool | None = None

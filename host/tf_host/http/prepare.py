@@ -12,6 +12,7 @@ from tf_host.http.completion_body import CompletionBody
 from tf_host.http.defaults import check_known, sampling_of
 from tf_host.http.errors import refuse
 from tf_host.http.grammars import chat_grammar, completion_grammar
+from tf_host.http.ignored import ignored_in_chat
 from tf_host.http.sampling_body import SamplingBody
 from tf_host.http.server import Served
 from tf_host.http.tools_body import ToolUse, tool_use
@@ -68,7 +69,7 @@ def prepare_chat(served: Served, body: ChatBody, key: str | None) -> Prepared:
         boundaries=prompt.boundaries,
     )
     _ask_plugins(served, body, request, "chat", key)
-    return Prepared(request, model, body, tuple(_ignored(served, body, tools)), prompt.phase, tools)
+    return Prepared(request, model, body, tuple(ignored_in_chat(served.text, body, tools, prompt)), prompt.phase, tools)
 
 
 def prepare_completion(served: Served, body: CompletionBody, key: str | None) -> Prepared:
@@ -204,16 +205,6 @@ def _no_room(prompt: str, context: int, param: str) -> Refused:
         "shorten the prompt",
         param=param,
     )
-
-
-def _ignored(served: Served, body: ChatBody, tools: ToolUse | None) -> Sequence[str]:
-    """Unknown fields, and known ones that mean nothing to this model."""
-    unread = set(body.ignored)
-    if body.tools and tools is None and body.tool_choice != "none":
-        unread.add("tools")
-    if served.text.thinking is None:
-        unread |= {name for name in ("reasoning_effort", "thinking_budget") if getattr(body, name) is not None}
-    return sorted(unread)
 
 
 def _ask_plugins(served: Served, body: SamplingBody, request: GenerateRequest, route: str, key: str | None) -> None:

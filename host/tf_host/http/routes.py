@@ -20,7 +20,8 @@ from tf_host.http.keys import is_trusted, key_name
 from tf_host.http.openapi import ERRORS, takes
 from tf_host.http.prepare import Prepared, prepare_chat, prepare_completion, served_name
 from tf_host.http.server import Served
-from tf_host.http.tokens import DetokenizeBody, TokenizeBody, detokenize, tokenize
+from tf_host.http.tokens import detokenize, tokenize
+from tf_host.http.tokens_body import DetokenizeBody, TokenizeBody
 from tf_host.http.traffic import Traffic
 
 router = APIRouter()

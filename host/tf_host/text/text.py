@@ -108,9 +108,15 @@ class Text:
         Raises:
             Refused: the model has no chat template, or the template raised.
         """
-        template = self._needed_template()
-        ids = template.ids(messages, tools, add_generation_prompt=add_generation_prompt, **(variables or {}))
-        return ChatPrompt(ids, template.boundaries(ids), self._phase(ids))
+        template, variables = self._needed_template(), variables or {}
+        ids = template.ids(messages, tools, add_generation_prompt=add_generation_prompt, **variables)
+        return ChatPrompt(
+            ids,
+            template.boundaries(ids),
+            self._phase(ids),
+            template.unread_fields(messages, tools, **variables),
+            template.unread_variables(variables),
+        )
 
     def rendered(
         self,

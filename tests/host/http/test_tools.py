@@ -188,6 +188,19 @@ def test_tools_that_cannot_be_served(tools_world: World, body: dict[str, Any], p
     assert answer.json()["error"]["param"] == param
 
 
+def test_a_choice_without_its_tool_says_what_is_missing(tools_world: World) -> None:
+    def said(**body: Any) -> str:
+        return str(tools_world.chat(**body).json()["error"]["message"])
+
+    none = "'tool_choice' asks for a call, and 'tools' is missing or empty; send the tools, or use auto"
+    assert said(tool_choice="required") == said(tool_choice="required", tools=[]) == none
+    named = {"type": "function", "function": {"name": "x"}}
+    assert said(tool_choice=named) == none
+    assert said(tool_choice=named, tools=TOOLS) == (
+        "'tool_choice' names 'x', which is not in 'tools'; name one of: weather, time"
+    )
+
+
 def test_a_model_without_tools_says_so(world: World) -> None:
     assert world.chat(tools=TOOLS).json()["tf"]["ignored"] == ["tools"]
     assert world.chat(tools=TOOLS, tool_choice="none").json()["tf"]["ignored"] == []
