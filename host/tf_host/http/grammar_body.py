@@ -65,7 +65,7 @@ Schema = Annotated[dict[str, Any] | None, BeforeValidator(_schema, json_schema_i
 
 
 _FORMS = ("json", "json_object", "regex", "choice", "grammar")
-_HARMLESS = ("_backend", "disable_any_whitespace", "disable_fallback")
+HARMLESS = ("_backend", "disable_any_whitespace", "disable_fallback")
 """vLLM's options that are how this server does it anyway."""
 
 
@@ -88,7 +88,7 @@ class StructuredOutputs(Part):
             return value
         asked = {name: one for name, one in value.items() if one is not None and one is not False}
         known = ", ".join(_FORMS)
-        unread = sorted(set(asked) - {*_FORMS, *_HARMLESS})
+        unread = sorted(set(asked) - {*_FORMS, *HARMLESS})
         if unread:
             field = f"structured_outputs.{unread[0][:80]}"
             raise wrong(f"'{field}' is not served; use one of {known}", "unsupported_parameter", param=field)

@@ -197,9 +197,9 @@ def test_a_shutdown_says_what_it_waits_for(make_world: Callable[..., World], cap
     caplog.set_level(logging.INFO)
 
     def stopped(replies: int) -> list[str]:
+        caplog.clear()
         world = make_world(grace_s=4)
         world.says("hello " * 30, queued=0.5)
-        caplog.clear()
         with concurrent.futures.ThreadPoolExecutor() as pool:
             for _ in range(replies):
                 pool.submit(world.complete)
