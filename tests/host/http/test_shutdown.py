@@ -25,6 +25,7 @@ from tests.fakes.lanes import CountAdmission
 from tests.fakes.model import FakeModel
 from tests.fakes.wide_lanes import CONTEXT, wide_engine
 from tests.host.http.conftest import World
+from tf_host.requests import Delta, Failed, Handle
 from tf_host.text import Text
 
 PROGRAM = """
@@ -238,6 +239,17 @@ def test_the_log_does_not_call_a_cut_reply_the_clients_leaving(
     ends = [record.getMessage() for record in caplog.records if record.name == "tf_host.lanes"]
     assert len(ends) == 2
     assert all(": error (the server is shutting down), " in end for end in ends), ends
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_only_a_reply_that_was_not_cut_is_cancelled_by_the_end_of_the_loop(cut: bool) -> None:
+    loop = asyncio.new_event_loop()
+    handle = Handle(loop)
+    if cut:
+        handle.send(Failed("the server is shutting down", "shutting_down", 503))
+    loop.close()
+    handle.send(Delta("", ()))
+    assert handle.cancelled is not cut
 
 
 def test_stopping_from_another_thread(make_world: Callable[..., World]) -> None:
