@@ -57,7 +57,9 @@ class CountAdmission:
     def never(self, demand: Demand) -> Refusal | None:
         if self._bytes(demand) <= self.budget:
             return None
-        return Refusal("context_length_exceeded", f"{demand.tokens} tokens never fit", "ask for fewer")
+        return Refusal(
+            "context_length_exceeded", f"{demand.tokens} tokens never fit", "ask for fewer", param="max_tokens"
+        )
 
     def admit(self, demand: Demand) -> bool:
         nbytes = self._bytes(demand)

@@ -26,5 +26,10 @@ class Refusal:
     status: int = 400
     param: str | None = None
 
+    @property
+    def sentence(self) -> str:
+        """Reason and hint in one sentence, as the client of a refused request reads it."""
+        return f"{self.reason}; {self.hint}" if self.hint else self.reason
+
     def __str__(self) -> str:
         return f"{self.reason}\nhint: {self.hint}" if self.hint else self.reason

@@ -9,12 +9,11 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 
 from tf_host.http.errors import on_http_error, on_plugin_error, on_refused, on_validation_error
 from tf_host.http.keys import KeyCheck, Keys, warn_if_open
 from tf_host.http.middleware import Counted, Faults, Framing, Paths
-from tf_host.http.origins import OriginCheck
+from tf_host.http.origins import Cors, OriginCheck
 from tf_host.http.routes import router
 from tf_host.http.server import Served
 from tf_host.http.traffic import Traffic
@@ -37,7 +36,7 @@ def make_app(served: Served) -> FastAPI:
     if served.settings.cors:
         middleware.append(
             Middleware(
-                CORSMiddleware,
+                Cors,
                 allow_origins=list(served.settings.cors),
                 allow_methods=["GET", "POST"],
                 allow_headers=["Authorization", "Content-Type"],

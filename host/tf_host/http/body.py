@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from tf_host.http.errors import field_path, invalid, refuse
 from tf_host.http.fields import Body
+from tf_host.http.traffic import Traffic
 from tf_host.http.unserved import refuse_unserved
 from tf_plugins.errors import Refused
 
@@ -22,17 +22,23 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+_LIMITS = {
+    "recursion limit exceeded": ("is nested deeper than 200 levels", "flatten it"),
+    "number out of range": ("has a number of more than 4,300 digits", "send a shorter one"),
+}
+"""What the parser says of JSON that is valid and past a limit of its own, and what to do about it."""
+
 
 class ClientLeft(Exception):
     """The client closed its connection; nobody is left to answer."""
 
 
-async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
+async def read_body(request: Request, traffic: Traffic, *, most: int, seconds: float) -> bytes:
     """The body's bytes.
 
     Raises:
-        Refused: it is no JSON, or compressed (415), larger than ``most`` bytes (413), or not here after
-            ``seconds`` (408).
+        Refused: it is no JSON, or compressed (415), larger than ``most`` bytes (413), not here after ``seconds``
+            (408), or not here when the server shuts down (503).
         ClientLeft: the connection is gone.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -53,13 +59,11 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
         raise _too_large(most)
     body = bytearray()
     try:
-        async with asyncio.timeout(seconds):
+        async with traffic.arriving(seconds):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most:
                     raise _too_large(most)
-    except TimeoutError as error:
-        raise refuse("request_timeout", f"the body did not arrive within {seconds:g} s", status=408) from error
     except ClientDisconnect as error:
         raise ClientLeft from error
     return bytes(body)
@@ -88,6 +92,10 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 def _unreadable(data: bytes, error: ValueError) -> Refused:
     """Why a body was not parsed; of a lone surrogate the parser says only that an escape ends too early."""
+    said, _, place = str(error).partition(" at ")
+    if said in _LIMITS:
+        what, hint = _LIMITS[said]
+        return refuse("invalid_json", f"the body {what}, at {place}", hint)
     try:
         at = next(_lone_surrogates(json.loads(data)), None)
     except (ValueError, RecursionError):

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from tf_host.http.errors import refuse
-from tf_host.http.fields import MOST_DEPTH, Part, Whole, too_deep, unread, wrong
+from tf_host.http.fields import MOST_DEPTH, Part, Whole, known, too_deep, wrong
 from tf_host.http.thinking_body import ThinkingBody
 from tf_host.http.tools_body import Choice, ToolBody
 
@@ -68,9 +68,7 @@ class ToolCall(Part):
 
 
 class MessageBody(Part):
-    """One message; fields it does not know are kept, to be reported."""
-
-    model_config = ConfigDict(extra="allow")
+    """One message."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[str | None, BeforeValidator(_content, json_schema_input_type=str | list[TextPart] | None)] = None
@@ -78,6 +76,25 @@ class MessageBody(Part):
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
+    _dropped: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What its text parts held beside their text."""
+        return self._dropped
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _notes_dropped(cls, value: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        message = make(value)
+        parts = value["content"] if isinstance(value, dict) and isinstance(value.get("content"), list) else ()
+        message._dropped = tuple(
+            f"content[{at}].{name}"
+            for at, part in enumerate(parts)
+            for name, one in part.items()
+            if name not in TextPart.model_fields and one is not None
+        )
+        return message
 
     @model_validator(mode="after")
     def _has_content(self) -> Self:
@@ -90,7 +107,7 @@ def template_messages(bodies: Sequence[MessageBody]) -> list[dict[str, Any]]:
     """The messages as templates read them; ``Refused`` for arguments of tool calls that no template can write."""
     messages = []
     for at, body in enumerate(bodies):
-        message = body.model_dump(exclude_none=True, include=set(MessageBody.model_fields))
+        message = known(body)
         message.setdefault("content", "")
         for number, call in enumerate(message.get("tool_calls", ())):
             param = f"messages[{at}].tool_calls[{number}].function.arguments"
@@ -139,12 +156,6 @@ class ChatBody(ThinkingBody):
         if len(limits) > 1:
             raise wrong("'max_tokens' and 'max_completion_tokens' differ; send one of them", param="max_tokens")
         return self
-
-    @property
-    def ignored(self) -> list[str]:
-        """Fields that nothing here reads, those of messages by their path."""
-        nested = [f"messages[{at}].{name}" for at, message in enumerate(self.messages) for name in unread(message)]
-        return super().ignored + nested
 
     @property
     def most_tokens(self) -> int | None:

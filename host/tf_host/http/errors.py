@@ -55,16 +55,11 @@ def refuse(name: str, reason: str, hint: str = "", *, status: int = 400, param: 
     return Refused(Refusal(name, reason, hint, status, param))
 
 
-def sentence(refusal: Refusal) -> str:
-    """A refusal in one sentence."""
-    return f"{refusal.reason}; {refusal.hint}" if refusal.hint else refusal.reason
-
-
 async def on_refused(_: Request, error: Exception) -> JSONResponse:
     """``Refused`` as its own status."""
     assert isinstance(error, Refused)
     refusal = error.refusal
-    return error_response(sentence(refusal), status=refusal.status, code=refusal.name, param=refusal.param)
+    return error_response(refusal.sentence, status=refusal.status, code=refusal.name, param=refusal.param)
 
 
 async def on_plugin_error(_: Request, error: Exception) -> JSONResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -16,16 +17,19 @@ MOST_DEPTH = 64
 """Lists and objects inside each other, in what goes to the chat template: what walks it there recurses."""
 
 
-class Body(BaseModel):
-    """A strict object that keeps the fields it does not know."""
+class Part(BaseModel):
+    """A strict object inside a body; it keeps the fields that it does not know, to be reported."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Paths of what a validator left out."""
+        return ()
 
-class Part(BaseModel):
-    """A strict object inside a body; fields it does not know are dropped."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+class Body(Part):
+    """A request's body."""
 
 
 def wrong(message: str, code: str = "invalid_value", *, param: str | None = None) -> PydanticCustomError:
@@ -40,9 +44,31 @@ def wrong(message: str, code: str = "invalid_value", *, param: str | None = None
     return PydanticCustomError(code, "{sentence}", {"sentence": message, "own": True, "param": param})
 
 
-def unread(model: BaseModel) -> list[str]:
-    """Fields that a model keeps without knowing them."""
-    return sorted(name for name, value in (model.model_extra or {}).items() if value is not None)
+def unread(part: Part, path: str = "") -> list[str]:
+    """Paths of the fields that a part, and the parts in it, do not know; ``null`` asks for nothing.
+
+    Args:
+        part: the part.
+        path: where it is: empty, or a path that ends with a dot.
+    """
+    extra = [name for name, value in (part.model_extra or {}).items() if value is not None]
+    found = [path + name for name in (*extra, *part.dropped)]
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        if isinstance(value, Part):
+            found += unread(value, f"{path}{name}.")
+        elif isinstance(value, list):
+            for at, one in enumerate(value):
+                found += unread(one, f"{path}{name}[{at}].") if isinstance(one, Part) else ()
+    return found
+
+
+def known(value: Any) -> Any:
+    """A part as JSON, with the fields that it knows and that are not ``null``."""
+    if isinstance(value, Part):
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        return {name: known(one) for name, one in fields.items() if one is not None}
+    return [known(one) for one in value] if isinstance(value, list) else value
 
 
 def too_deep(value: Any, most: int = MOST_DEPTH) -> bool:
@@ -50,6 +76,13 @@ def too_deep(value: Any, most: int = MOST_DEPTH) -> bool:
     if not isinstance(value, dict | list):
         return False
     return most == 0 or any(too_deep(one, most - 1) for one in (value.values() if isinstance(value, dict) else value))
+
+
+def all_finite(value: Any) -> bool:
+    """Whether no number in a value, however deep, is NaN or an infinity: neither is JSON."""
+    if isinstance(value, dict | list):
+        return all(map(all_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _stops(value: Any) -> Any:

@@ -62,7 +62,7 @@ async def generate(request: Request, served: Served, traffic: Traffic, prepared:
             raise ClientLeft
         if first.done() and isinstance(event := first.result(), Failed):
             running.close()
-            return error_response(event.message, status=event.status, code=event.code)
+            return error_response(event.message, status=event.status, code=event.code, param=event.param)
         return ReplyStream(running, reply, _resume(first, events), served.limits)
     except BaseException:
         running.close()
@@ -136,8 +136,8 @@ async def _messages(reply: Reply, events: AsyncIterator[Event]) -> AsyncIterator
                 case Done():
                     for chunk in reply.end(event):
                         yield _message(chunk)
-                case Failed(message=message, code=code, status=status):
-                    yield _message(error_body(message, status=status, code=code))
+                case Failed():
+                    yield _message(error_body(event.message, status=event.status, code=event.code, param=event.param))
     except Exception as error:
         log.fault(error, "a stream")
         yield _message(error_body("the server made a mistake", status=500, code="server_error"))
@@ -161,7 +161,7 @@ async def _whole(running: Running, reply: Reply, gone: asyncio.Future[None]) -> 
     deltas, last = made.result()
     if isinstance(last, Failed):
         running.close()
-        return error_response(last.message, status=last.status, code=last.code)
+        return error_response(last.message, status=last.status, code=last.code, param=last.param)
     body = reply.whole(deltas, last)
     running.close()
     return JSONResponse(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from tf_host.http.errors import refuse
 from tf_host.http.fields import Part, wrong
@@ -65,12 +65,14 @@ Schema = Annotated[dict[str, Any] | None, BeforeValidator(_schema, json_schema_i
 
 
 _FORMS = ("json", "json_object", "regex", "choice", "grammar")
-_HARMLESS = ("_backend", "disable_any_whitespace", "disable_fallback")
+HARMLESS = ("_backend", "disable_any_whitespace", "disable_fallback")
 """vLLM's options that are how this server does it anyway."""
 
 
 class StructuredOutputs(Part):
     """vLLM's way to ask for one of several forms."""
+
+    model_config = ConfigDict(extra="ignore")  # what is left of them asks for nothing
 
     json_: Schema = Field(None, alias="json")
     json_object: bool | None = None
@@ -86,7 +88,7 @@ class StructuredOutputs(Part):
             return value
         asked = {name: one for name, one in value.items() if one is not None and one is not False}
         known = ", ".join(_FORMS)
-        unread = sorted(set(asked) - {*_FORMS, *_HARMLESS})
+        unread = sorted(set(asked) - {*_FORMS, *HARMLESS})
         if unread:
             field = f"structured_outputs.{unread[0][:80]}"
             raise wrong(f"'{field}' is not served; use one of {known}", "unsupported_parameter", param=field)

@@ -8,6 +8,7 @@ from typing import Any
 from tf_host.http.completion_body import CompletionBody
 from tf_host.http.errors import refuse
 from tf_host.http.grammar_body import constraint_of
+from tf_host.http.schemas import moved_schema
 from tf_host.http.server import Served
 from tf_host.http.thinking_body import ThinkingBody
 from tf_host.http.tools_body import ToolUse
@@ -50,22 +51,21 @@ def chat_grammar(served: Served, body: ThinkingBody, prompt: ChatPrompt, tools: 
 def _forced_call(text: Text, tools: ToolUse) -> str:
     form = tools.form
     assert form.arguments is not None  # checked where the choice was read
-    schemas = [
-        _call_schema(tool["function"], form.arguments)
-        for tool in tools.definitions
-        if tool["function"]["name"] in tools.forced
-    ]
+    possible = [tool["function"] for tool in tools.definitions if tool["function"]["name"] in tools.forced]
+    schemas = [_call_schema(function, form.arguments, at) for at, function in enumerate(possible)]
     marks = {mark: text.control_id(mark) for mark in (form.start, form.end)}
     special = {mark: token for mark, token in marks.items() if token is not None}
     return call_grammar(form.start, form.end, schemas, special)
 
 
-def _call_schema(function: dict[str, Any], arguments: str) -> dict[str, Any]:
+def _call_schema(function: dict[str, Any], arguments: str, at: int) -> dict[str, Any]:
+    """The schema of a call, to be the choice ``at`` of a grammar's."""
+    parameters = function.get("parameters") or {"type": "object"}
     return {
         "type": "object",
         "properties": {
             "name": {"const": function["name"]},
-            arguments: function.get("parameters") or {"type": "object"},
+            arguments: moved_schema(parameters, f"#/anyOf/{at}/properties/{arguments}"),
         },
         "required": ["name", arguments],
         "additionalProperties": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 
 from starlette.datastructures import Headers
@@ -38,6 +39,10 @@ class Faults:
             return
         except TimeoutError:  # a stream's client that reads nothing
             return
+        except asyncio.CancelledError:  # uvicorn's, for what is left at the end of a shutdown
+            if not started:
+                response = error_response("the server is shutting down", status=503, code="shutting_down")
+                await response(scope, receive, send)
         except Exception as error:
             log.fault(error, f"{scope['method']} {scope['path']}")
             if not started:

@@ -7,6 +7,8 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tf_host.http.errors import error_response
@@ -20,6 +22,28 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+class Cors(CORSMiddleware):
+    """Starlette's, with errors like any other."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """What a browser asks before it sends a page's request."""
+        answer = super().preflight_response(request_headers)
+        if answer.status_code == 200:
+            return answer
+        if self.is_allowed_origin(request_headers["origin"]):
+            error = error_response(
+                f"pages of other origins may send {', '.join(self.allow_methods)} with the headers "
+                f"{', '.join(sorted(self.allow_headers))}; ask for no more",
+                status=400,
+                code="cors_not_allowed",
+            )
+        else:
+            error = _not_allowed()
+        for name in ("vary", *(name for name in answer.headers if name.startswith("access-control-"))):
+            error.headers[name] = answer.headers[name]
+        return error
 
 
 class OriginCheck:
@@ -43,12 +67,7 @@ class OriginCheck:
             headers = Headers(scope=scope)
             origin = headers.get("origin")
             if origin is not None and not self._may(origin, headers.get("host", "")):
-                response = error_response(
-                    "pages from this origin may not use the server; allow it with --cors ORIGIN",
-                    status=403,
-                    code="origin_not_allowed",
-                )
-                await response(scope, receive, send)
+                await _not_allowed()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -62,6 +81,14 @@ class OriginCheck:
             return False
         # A name can be pointed anywhere, an address cannot.
         return is_loopback(host) or (page.netloc == own and (self._keyed or _is_address(host)))
+
+
+def _not_allowed() -> JSONResponse:
+    return error_response(
+        "pages from this origin may not use the server; allow it with --cors ORIGIN",
+        status=403,
+        code="origin_not_allowed",
+    )
 
 
 def _is_address(host: str) -> bool:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from tf_host.http.chat_body import ChatBody, template_messages
+from tf_host.http.chat_body import ChatBody, MessageBody, template_messages
 from tf_host.http.completion_body import CompletionBody
 from tf_host.http.defaults import check_known, sampling_of
 from tf_host.http.errors import refuse
 from tf_host.http.grammars import chat_grammar, completion_grammar
+from tf_host.http.ignored import ignored_in_chat
 from tf_host.http.sampling_body import SamplingBody
 from tf_host.http.server import Served
 from tf_host.http.tools_body import ToolUse, tool_use
 from tf_host.requests import GenerateRequest
-from tf_host.text import Phase
+from tf_host.text import ChatPrompt, Phase
 from tf_plugins.errors import Refused
 from tf_plugins.types import RequestFacts
 
@@ -45,13 +47,8 @@ def prepare_chat(served: Served, body: ChatBody, key: str | None) -> Prepared:
     """Tokenise and check a conversation; ``Refused`` for what cannot be served."""
     model = served_name(served, body.model)
     text = served.text
-    check_length(served, [message.content or "" for message in body.messages], "messages")
     tools = tool_use(text, body.tools, body.tool_choice, body.parallel_tool_calls)
-    prompt = text.chat(
-        template_messages(body.messages),
-        tools=tools.definitions if tools else None,
-        variables=body.variables,
-    )
+    prompt = chat_prompt(served, body.messages, tools, body.variables)
     limit = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
     room = room_for(len(prompt.ids), body.most_tokens, served.context, param="messages", limit=limit)
     request = GenerateRequest(
@@ -72,14 +69,14 @@ def prepare_chat(served: Served, body: ChatBody, key: str | None) -> Prepared:
         boundaries=prompt.boundaries,
     )
     _ask_plugins(served, body, request, "chat", key)
-    return Prepared(request, model, body, tuple(_ignored(served, body, tools)), prompt.phase, tools)
+    return Prepared(request, model, body, tuple(ignored_in_chat(served.text, body, tools, prompt)), prompt.phase, tools)
 
 
 def prepare_completion(served: Served, body: CompletionBody, key: str | None) -> Prepared:
     """Tokenise and check a text; ``Refused`` for what cannot be served."""
     model = served_name(served, body.model)
     if isinstance(body.prompt, str):
-        check_length(served, [body.prompt], "prompt")
+        check_length(served, body.prompt, "prompt")
     ids = served.text.encode(body.prompt) if isinstance(body.prompt, str) else body.prompt
     prompt = checked_ids(ids, served.vocab, "prompt")
     request = GenerateRequest(
@@ -96,6 +93,25 @@ def prepare_completion(served: Served, body: CompletionBody, key: str | None) ->
     )
     _ask_plugins(served, body, request, "completions", key)
     return Prepared(request, model, body, tuple(body.ignored))
+
+
+def chat_prompt(
+    served: Served,
+    bodies: Sequence[MessageBody],
+    tools: ToolUse | None,
+    variables: Mapping[str, Any],
+    *,
+    add_generation_prompt: bool = True,
+) -> ChatPrompt:
+    """A conversation through the model's template; ``Refused`` for one that is too long to be encoded at all."""
+    messages = template_messages(bodies)
+    definitions = tools.definitions if tools else None
+    if served.text.least_tokens([messages, definitions, variables]) >= served.context:
+        # Templates leave things out, earlier reasoning for one: only what is written counts.
+        check_length(served, served.text.rendered(messages, tools=definitions, variables=variables), "messages")
+    return served.text.chat(
+        messages, tools=definitions, variables=variables, add_generation_prompt=add_generation_prompt
+    )
 
 
 def served_name(served: Served, name: str | None) -> str:
@@ -148,9 +164,9 @@ def checked_ids(ids: Sequence[int], vocab: int, param: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def check_length(served: Served, texts: Sequence[str], param: str) -> None:
-    """Raises ``Refused`` for texts that are past the context before they are encoded: that can take a minute."""
-    least = sum(map(served.text.least_tokens, texts))
+def check_length(served: Served, text: str, param: str) -> None:
+    """Raises ``Refused`` for a text that is past the context before it is encoded: that can take a minute."""
+    least = served.text.least_tokens(text)
     if least >= served.context:
         raise _no_room(f"at least {least:,}", served.context, param)
 
@@ -191,18 +207,8 @@ def _no_room(prompt: str, context: int, param: str) -> Refused:
     )
 
 
-def _ignored(served: Served, body: ChatBody, tools: ToolUse | None) -> Sequence[str]:
-    """Unknown fields, and known ones that mean nothing to this model."""
-    unread = set(body.ignored)
-    if body.tools and tools is None and body.tool_choice != "none":
-        unread.add("tools")
-    if served.text.thinking is None:
-        unread |= {name for name in ("reasoning_effort", "thinking_budget") if getattr(body, name) is not None}
-    return sorted(unread)
-
-
 def _ask_plugins(served: Served, body: SamplingBody, request: GenerateRequest, route: str, key: str | None) -> None:
-    sent = body.model_dump(exclude_unset=True)
+    sent = body.model_dump(exclude_unset=True, by_alias=True)
     facts = RequestFacts(request.id, route, len(request.prompt), request.max_tokens, sent, key)
     refusal = served.plugins.refuse_request(facts)
     if refusal is not None:

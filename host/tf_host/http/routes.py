@@ -20,7 +20,8 @@ from tf_host.http.keys import is_trusted, key_name
 from tf_host.http.openapi import ERRORS, takes
 from tf_host.http.prepare import Prepared, prepare_chat, prepare_completion, served_name
 from tf_host.http.server import Served
-from tf_host.http.tokens import DetokenizeBody, TokenizeBody, detokenize, tokenize
+from tf_host.http.tokens import detokenize, tokenize
+from tf_host.http.tokens_body import DetokenizeBody, TokenizeBody
 from tf_host.http.traffic import Traffic
 
 router = APIRouter()
@@ -40,16 +41,16 @@ ServedNow = Annotated[Served, Depends(_served)]
 TrafficNow = Annotated[Traffic, Depends(_traffic)]
 
 
-async def body_of(request: Request, served: Served) -> bytes:
+async def body_of(request: Request, served: Served, traffic: Traffic) -> bytes:
     """The request's body within the server's limits."""
-    return await read_body(request, most=served.body_bytes, seconds=served.limits.body_s)
+    return await read_body(request, traffic, most=served.body_bytes, seconds=served.limits.body_s)
 
 
 @router.post("/v1/chat/completions", openapi_extra=takes(ChatBody), responses=ERRORS, response_model=None)
 async def chat_completions(request: Request, served: ServedNow, traffic: TrafficNow) -> Response:
     """Continue a conversation."""
     traffic.check()
-    data, key = await body_of(request, served), key_name(request.scope)
+    data, key = await body_of(request, served, traffic), key_name(request.scope)
 
     def prepare() -> Prepared:
         return prepare_chat(served, parse_body(data, ChatBody), key)
@@ -62,7 +63,7 @@ async def chat_completions(request: Request, served: ServedNow, traffic: Traffic
 async def completions(request: Request, served: ServedNow, traffic: TrafficNow) -> Response:
     """Continue a text."""
     traffic.check()
-    data, key = await body_of(request, served), key_name(request.scope)
+    data, key = await body_of(request, served, traffic), key_name(request.scope)
 
     def prepare() -> Prepared:
         return prepare_completion(served, parse_body(data, CompletionBody), key)
@@ -71,12 +72,14 @@ async def completions(request: Request, served: ServedNow, traffic: TrafficNow) 
     return await generate(request, served, traffic, prepared, CompletionReply(served, prepared))
 
 
+@router.head("/v1/models", include_in_schema=False)
 @router.get("/v1/models", responses=ERRORS)
 async def models(served: ServedNow) -> dict[str, Any]:
     """The names that requests may use."""
     return {"object": "list", "data": [_model(served, name) for name in served.names]}
 
 
+@router.head("/v1/models/{name:path}", include_in_schema=False)
 @router.get("/v1/models/{name:path}", responses=ERRORS)
 async def model(name: str, served: ServedNow) -> dict[str, Any]:
     """One of the names."""
@@ -90,6 +93,7 @@ async def health(request: Request, served: ServedNow, traffic: TrafficNow) -> JS
     return health_of(served, traffic, details=is_trusted(request.scope))
 
 
+@router.head("/metrics", include_in_schema=False)
 @router.get("/metrics", responses=ERRORS, response_class=PlainTextResponse)
 async def metrics(served: ServedNow) -> Response:
     """Counters for Prometheus."""
@@ -98,16 +102,16 @@ async def metrics(served: ServedNow) -> Response:
 
 
 @router.post("/tokenize", openapi_extra=takes(TokenizeBody), responses=ERRORS, response_model=None)
-async def to_tokens(request: Request, served: ServedNow) -> JSONResponse:
+async def to_tokens(request: Request, served: ServedNow, traffic: TrafficNow) -> JSONResponse:
     """The tokens of a text or a conversation."""
-    data = await body_of(request, served)
+    data = await body_of(request, served, traffic)
     return JSONResponse(await run_in_threadpool(lambda: tokenize(served, parse_body(data, TokenizeBody))))
 
 
 @router.post("/detokenize", openapi_extra=takes(DetokenizeBody), responses=ERRORS, response_model=None)
-async def to_text(request: Request, served: ServedNow) -> JSONResponse:
+async def to_text(request: Request, served: ServedNow, traffic: TrafficNow) -> JSONResponse:
     """The text of tokens."""
-    data = await body_of(request, served)
+    data = await body_of(request, served, traffic)
     return JSONResponse(await run_in_threadpool(lambda: detokenize(served, parse_body(data, DetokenizeBody))))
 
 

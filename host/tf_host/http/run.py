@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
-import h11
 import uvicorn
 from fastapi import FastAPI
 from sse_starlette.sse import AppStatus
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tf_host.http.errors import error_response
+from tf_host.http.protocol import MOST_HEADER_BYTES, protocol
 from tf_host.http.server import Limits
 from tf_host.http.traffic import Traffic
+
+logger = logging.getLogger("tf_host.http")
 
 _LAST_BYTES_S = 2
 """Seconds for connections to close once every reply has ended."""
@@ -56,11 +56,13 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=_protocol(limits.header_s),
+                http=protocol(limits.header_s),
+                h11_max_incomplete_event_size=MOST_HEADER_BYTES,
                 ws="none",
                 lifespan="off",
                 loop="asyncio",
                 log_config=None,
+                log_level="warning",  # its lines are about processes, and one tells people to press CTRL+C again
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -107,51 +109,12 @@ class Server(uvicorn.Server):
             self._drain = asyncio.ensure_future(self._finish())
 
     async def _finish(self) -> None:
+        left = self._traffic.replies
+        logger.info(
+            "shutting down: %s",
+            f"{left} {'reply has' if left == 1 else 'replies have'} up to {self._grace_s:g} s to finish"
+            if left
+            else "no reply is running",
+        )
         await self._traffic.drain(self._grace_s)
         self.should_exit = True
-
-
-def _protocol(header_s: float) -> type[H11Protocol]:
-    """uvicorn's protocol, with a limit on how long the headers of a request may take, and errors of one form."""
-
-    class Protocol(H11Protocol):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._deadline: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._await_headers()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._headers_came()
-            super().connection_lost(exc)
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-                self._await_headers()
-            else:
-                self._headers_came()
-
-        def send_400_response(self, msg: str) -> None:
-            said = "the request cannot be read as HTTP/1.1, or its headers are too large"
-            answer = error_response(said, status=400, code="invalid_http")
-            start = h11.Response(
-                status_code=400, headers=[*answer.raw_headers, (b"connection", b"close")], reason=b"Bad Request"
-            )
-            with contextlib.suppress(h11.LocalProtocolError):  # a request that has its response already
-                for event in (start, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
-                    self.transport.write(self.conn.send(event) or b"")
-            self.transport.close()
-
-        def _await_headers(self) -> None:
-            if self._deadline is None:
-                self._deadline = self.loop.call_later(header_s, self.transport.close)
-
-        def _headers_came(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-    return Protocol

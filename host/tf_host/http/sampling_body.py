@@ -55,8 +55,8 @@ class SamplingBody(Body):
 
     @property
     def ignored(self) -> list[str]:
-        """Fields that nothing here reads."""
-        return unread(self)
+        """Paths of the fields that nothing here reads."""
+        return sorted(unread(self))
 
     @property
     def include_usage(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tf_host.http.fields import MOST_DEPTH, Whole, too_deep, wrong
+from tf_host.http.fields import MOST_DEPTH, Whole, all_finite, too_deep, wrong
 from tf_host.http.grammar_body import GrammarBody
 
 _RESERVED = frozenset(
@@ -41,9 +41,13 @@ def _variables(value: Any) -> Any:
         raise wrong("'chat_template_kwargs' must be an object")
     for name in value:
         if not name.isidentifier() or name.startswith("_") or name in _RESERVED:
-            raise wrong("'chat_template_kwargs' has a name that is no template variable")
+            raise wrong(
+                f"'chat_template_kwargs' has the name {name[:80]!r}, which is no template variable; leave it out"
+            )
     if too_deep(value):
         raise wrong(f"'chat_template_kwargs' is nested deeper than {MOST_DEPTH} levels; flatten it")
+    if not all_finite(value):
+        raise wrong("'chat_template_kwargs' has a number that is not finite; send another, or null")
     return value
 
 
@@ -62,11 +66,14 @@ class ThinkingBody(GrammarBody):
     thinking_budget: Whole | None = Field(None, ge=0, description="most reasoning tokens")
 
     @property
+    def effort(self) -> dict[str, Any]:
+        """The template's variables that ``reasoning_effort`` sets."""
+        if self.reasoning_effort is None:
+            return {}
+        off = {"enable_thinking": False} if self.reasoning_effort == "none" else {}
+        return {"reasoning_effort": self.reasoning_effort} | off
+
+    @property
     def variables(self) -> dict[str, Any]:
         """The template's variables."""
-        found: dict[str, Any] = {}
-        if self.reasoning_effort is not None:
-            found["reasoning_effort"] = self.reasoning_effort
-        if self.reasoning_effort == "none":
-            found["enable_thinking"] = False
-        return found | self.chat_template_kwargs
+        return self.effort | self.chat_template_kwargs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tf_host.http.errors import refuse
-from tf_host.http.fields import MOST_DEPTH, Part, too_deep, wrong
+from tf_host.http.fields import MOST_DEPTH, Part, all_finite, known, too_deep, wrong
 from tf_host.text import Text, ToolFormat
 
 MOST_TOOLS = 128
@@ -19,6 +18,8 @@ MOST_TOOLS = 128
 def _parameters(value: dict[str, Any]) -> dict[str, Any]:
     if too_deep(value):
         raise wrong(f"the schema is nested deeper than {MOST_DEPTH} levels; flatten it, or use $defs")
+    if not all_finite(value):
+        raise wrong("the schema has a number that is not finite; send another, or leave it out")
     return value
 
 
@@ -55,8 +56,8 @@ def _choice(value: Any) -> Any:
     if value is None or value in ("none", "auto", "required"):
         return value
     named = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
-    if isinstance(named, dict) and isinstance(name := named.get("name"), str):
-        return NamedTool(type="function", function=NamedFunction(name=name))
+    if isinstance(named, dict) and isinstance(named.get("name"), str):
+        return value
     raise wrong("'tool_choice' must be none, auto, required, or {'type': 'function', 'function': {'name': ...}}")
 
 
@@ -102,8 +103,13 @@ def tool_use(
         forced = tuple(names)
     elif isinstance(choice, NamedTool):
         forced = tuple(name for name in names if name == choice.function.name)
-    if (choice == "required" or isinstance(choice, NamedTool)) and not forced:
-        raise refuse("invalid_value", "'tool_choice' asks for a tool that is not in 'tools'", param="tool_choice")
+    if (choice == "required" or isinstance(choice, NamedTool)) and not names:
+        reason = "'tool_choice' asks for a call, and 'tools' is missing or empty"
+        raise refuse("invalid_value", reason, "send the tools, or use auto", param="tool_choice")
+    if isinstance(choice, NamedTool) and not forced:
+        reason = f"'tool_choice' names {choice.function.name[:80]!r}, which is not in 'tools'"
+        hint = f"name one of: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
+        raise refuse("invalid_value", reason, hint, param="tool_choice")
     if forced and (text.tools is None or text.tools.arguments is None):
         raise refuse(
             "unsupported_parameter",
@@ -113,5 +119,5 @@ def tool_use(
         )
     if not tools or choice == "none" or text.tools is None:
         return None
-    definitions = tuple(json.loads(tool.model_dump_json(exclude_none=True)) for tool in tools)
+    definitions = tuple(map(known, tools))
     return ToolUse(text.tools, definitions, 1 if forced or parallel is False else None, forced)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from tf_host.http.errors import refuse
 from tf_host.requests import Failed, Handle
@@ -16,6 +16,7 @@ class Traffic:
     def __init__(self) -> None:
         self.draining = False
         self._open: set[Handle] = set()
+        self._arriving: set[asyncio.Timeout] = set()
         self._requests = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -24,6 +25,11 @@ class Traffic:
     def requests(self) -> int:
         """Requests for replies that are being answered."""
         return self._requests
+
+    @property
+    def replies(self) -> int:
+        """Replies that the engine makes, or has queued."""
+        return len(self._open)
 
     def check(self) -> None:
         """Raises ``Refused`` once the server is shutting down."""
@@ -42,22 +48,47 @@ class Traffic:
             if not self._requests:
                 self._quiet.set()
 
+    @asynccontextmanager
+    async def arriving(self, seconds: float) -> AsyncIterator[None]:
+        """A body on its way: it is no reply yet, so a shutdown cuts it instead of waiting.
+
+        Raises:
+            Refused: it took more than ``seconds``, or the server is shutting down.
+        """
+        self.check()
+        limit = asyncio.timeout(seconds)
+        self._arriving.add(limit)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            self.check()
+            reason, hint = f"the body did not arrive within {seconds:g} s", "send it faster, or a shorter one"
+            raise refuse("request_timeout", reason, hint, status=408) from error
+        finally:
+            self._arriving.discard(limit)
+
     def opened(self, handle: Handle) -> None:
         """A reply was handed to the engine."""
         self._open.add(handle)
 
     def closed(self, handle: Handle) -> None:
         """A reply is over; a running one is cancelled."""
-        handle.cancel()
-        self._open.discard(handle)
+        if handle in self._open:
+            self._open.discard(handle)
+            handle.cancel()
 
     async def drain(self, grace_s: float) -> None:
         """Refuse new replies and wait for the running ones; those still there after ``grace_s`` end in an error."""
         self.draining = True
+        for limit in self._arriving:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(grace_s):
                 await self._quiet.wait()
         except TimeoutError:
-            for handle in self._open:
-                handle.cancel()
+            # Not cancelled, which would be told as the client's leaving: the engine ends them when it stops.
+            cut, self._open = self._open, set()
+            for handle in cut:
                 handle.send(Failed("the server is shutting down", "shutting_down", 503))

@@ -36,4 +36,4 @@ async def _file(request: Request) -> Response:
 
 
 for _path in PAGE:
-    router.add_api_route(_path, _file, methods=["GET"])
+    router.add_api_route(_path, _file, methods=["GET", "HEAD"])

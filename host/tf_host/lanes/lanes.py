@@ -26,7 +26,7 @@ from tf_host.requests import Delta, Event, Failed, GenerateRequest
 from tf_host.sampling import Drawer
 from tf_plugins.errors import Refused
 from tf_plugins.rows import RowPlan
-from tf_plugins.types import Admission, Model, Proposer
+from tf_plugins.types import Admission, Model, Proposer, Refusal
 
 _log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class Lanes:
                 status=400,
             )
         refusal = self._admitting.refusal(stream)
-        return None if refusal is None else Failed(str(refusal), refusal.name, refusal.status)
+        return None if refusal is None else _refused(refusal)
 
     def _let_go(self) -> None:
         for stream in [*self._waiting, *self._reading, *self._decoding]:
@@ -262,8 +262,7 @@ class Lanes:
     def _fail_one(self, stream: Stream, error: Exception) -> None:
         """One stream's own failure; ``Refused`` is what its request asked for, and no fault of the server."""
         if isinstance(error, Refused):
-            refusal = error.refusal
-            self._leave(stream, "error", Failed(f"{refusal.reason}; {refusal.hint}", refusal.name, refusal.status))
+            self._leave(stream, "error", _refused(error.refusal))
         else:
             self._fail([stream], "decoding", error)
 
@@ -294,6 +293,10 @@ class Lanes:
         if self._limits.log_ends:
             waiting = len(self._inbox) + len(self._waiting)
             log_end(stream, done, self._totals.ledger, self._admission.budget, waiting)
+
+
+def _refused(refusal: Refusal) -> Failed:
+    return Failed(refusal.sentence, refusal.name, refusal.status, refusal.param)
 
 
 def _queue_full(waiting: int) -> Failed:

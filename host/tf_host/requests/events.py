@@ -77,11 +77,13 @@ class Failed:
         message: one sentence.
         code: ``"server_error"``, ``"cancelled"``, ``"shutting_down"`` or a refusal's name.
         status: the HTTP status where nothing was sent yet.
+        param: the request field at fault, when there is one.
     """
 
     message: str
     code: str = "server_error"
     status: int = 500
+    param: str | None = None
 
 
 Event = Reading | Delta | Done | Failed

@@ -18,9 +18,13 @@ class Handle:
         self._loop = loop
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self.cancelled = False
+        self._over = False
 
     def send(self, event: Event) -> None:
-        """Deliver an event from any thread; dropped once the client's loop is gone."""
+        """Deliver an event from any thread; dropped behind the last one, and once the client's loop is gone."""
+        if self._over:
+            return
+        self._over = isinstance(event, Done | Failed)
         try:
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
         except RuntimeError:  # the loop is closed: nobody is left to read

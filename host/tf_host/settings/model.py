@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -13,6 +14,8 @@ from tf_host.settings.origin import DEFAULT, Origin, flag
 
 # Copies are asked before the drafter: they cost nothing.
 DEFAULT_PLUGINS = ("llama", "llama-budget", "copy", "llama-drafter", "demo")
+
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+")
 
 _SWITCHES = frozenset({"drafts", "compile", "reprobe", "drafter"})
 
@@ -213,7 +216,7 @@ class ServerSettings(BaseSettings):
     api_key: SecretStr | None = setting(
         None,
         "key that every request must carry; the process list shows flags, so prefer TF_API_KEY or a file",
-        expected="a key",
+        expected="a key of at least one character; leave it out to serve without one",
         metavar="KEY",
         min_length=1,
     )
@@ -224,7 +227,10 @@ class ServerSettings(BaseSettings):
         metavar="FILE",
     )
     cors: Names = setting(
-        (), "origins that browsers may call from", expected="a list of different origins", metavar="ORIGIN,..."
+        (),
+        "origins that browsers may call from",
+        expected="different origins of the form https://host[:port], or *",
+        metavar="ORIGIN,...",
     )
     grace: float = setting(
         30.0,
@@ -320,6 +326,14 @@ class ServerSettings(BaseSettings):
     def _at_least_one(cls, value: int | str | None) -> int | str | None:
         if isinstance(value, int) and value < 1:
             raise ValueError("below 1")
+        return value
+
+    @field_validator("cors")
+    @classmethod
+    def _as_browsers_send_them(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Origins are compared as texts, so another spelling would never match."""
+        if not all(_ORIGIN.fullmatch(origin) for origin in value):
+            raise ValueError("no origin")
         return value
 
     @field_validator("use_plugins")

@@ -55,6 +55,6 @@ class Composed:
     names: tuple[str, ...]
     owned: ExitStack
 
-    def close(self, grace_s: float = 0.0) -> None:
-        """End what runs within ``grace_s`` seconds, then free the drafter before the family."""
-        self.engine.stop(grace_s, self.owned.close)
+    def close(self) -> None:
+        """End what runs, then free the drafter before the family."""
+        self.engine.stop(0.0, self.owned.close)

@@ -169,8 +169,10 @@ class Grammars:
         try:
             first = run.mask(())
             assert first is not None  # behind no path
-            text = [int(token) for token in np.flatnonzero(first) if token not in self._ends]
-            run.commit(tuple(text[:1]))
+            text = first & ~_mask_of(self._ends, self._vocab)
+            token = int(text.argmax())
+            if text[token]:
+                run.commit((token,))
         except Refused as error:
             found = matcher.get_error()
             if not found or found.startswith("NoExtension"):

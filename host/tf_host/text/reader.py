@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tf_host.text.decode import Decoder
 from tf_host.text.stops import StopStrings
-from tf_host.text.thinking import ThinkingSplit
+from tf_host.text.thinking import Part, ThinkingSplit
 
 
 class ReplyReader:
@@ -38,16 +38,20 @@ class ReplyReader:
     def finish(self) -> str:
         """The text still held back, at the end of a reply that no stop string ended."""
         text, stopped = self._read(self._decoder.flush())
-        if stopped:
-            return text
-        thought = "".join(part for _, part in self._thinking.flush()) if self._thinking else ""
-        return text + thought + self._stops.flush()
+        if self._thinking is not None and not stopped:
+            last, stopped = self._cut(self._thinking.flush())
+            text += last
+        return text if stopped else text + self._stops.flush()
 
     def _read(self, text: str) -> tuple[str, bool]:
         if self._thinking is None:
             return self._stops.feed(text)
+        return self._cut(self._thinking.feed(text))
+
+    def _cut(self, parts: list[Part]) -> tuple[str, bool]:
+        """Stop strings are looked for in the answer only."""
         safe = ""
-        for kind, part in self._thinking.feed(text):
+        for kind, part in parts:
             if kind != "answer":
                 safe += part
                 continue

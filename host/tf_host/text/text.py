@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tf_host.text.chat import ChatPrompt, ChatTemplate, Message
+from tf_host.text.chat import ChatPrompt, ChatTemplate, Message, strings
 from tf_host.text.decode import ByteDecoder, Decoder, WindowDecoder
 from tf_host.text.grammar import Grammars
 from tf_host.text.pieces import Pieces
@@ -71,11 +71,16 @@ class Text:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=start and not begun, verbose=False)
         return ids
 
-    def least_tokens(self, text: str) -> int:
-        """Tokens that a text has at least, without encoding it: a text far too long need not be."""
+    def least_tokens(self, texts: Any) -> int:
+        """Tokens that texts have at least, without encoding them: what is far too long need not be.
+
+        Args:
+            texts: a text, or lists and mappings of them; keys are not counted.
+        """
         if self._pieces is None or self.tokenizer.backend_tokenizer.normalizer is not None:
             return 0
-        return len(text) // self._pieces.longest
+        longest = self._pieces.longest
+        return sum(len(text) // longest for text in strings(texts))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens, control tokens spelled out."""
@@ -103,17 +108,25 @@ class Text:
         Raises:
             Refused: the model has no chat template, or the template raised.
         """
-        if self._template is None:
-            raise Refused(
-                Refusal(
-                    "no_chat_template",
-                    "this model has no chat template, so it can complete text but not chat",
-                    "start the server with --chat-template FILE, or use /v1/completions",
-                    param="messages",
-                )
-            )
-        ids = self._template.ids(messages, tools, add_generation_prompt=add_generation_prompt, **(variables or {}))
-        return ChatPrompt(ids, self._template.boundaries(ids), self._phase(ids))
+        template, variables = self._needed_template(), variables or {}
+        ids = template.ids(messages, tools, add_generation_prompt=add_generation_prompt, **variables)
+        return ChatPrompt(
+            ids,
+            template.boundaries(ids),
+            self._phase(ids),
+            template.unread_fields(messages, tools, **variables),
+            template.unread_variables(variables),
+        )
+
+    def rendered(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Any] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """What the template writes of a conversation, not encoded; raises as ``chat`` does."""
+        return self._needed_template().text(messages, tools, **(variables or {}))
 
     def reader(
         self,
@@ -146,6 +159,18 @@ class Text:
         """The control token that a text spells out, if it is one."""
         added = self.tokenizer.added_tokens_decoder
         return next((token for token, one in added.items() if one.content == text and one.special), None)
+
+    def _needed_template(self) -> ChatTemplate:
+        if self._template is None:
+            raise Refused(
+                Refusal(
+                    "no_chat_template",
+                    "this model has no chat template, so it can complete text but not chat",
+                    "start the server with --chat-template FILE, or use /v1/completions",
+                    param="messages",
+                )
+            )
+        return self._template
 
     def _plain(self, text: str) -> list[int]:
         """The tokenizer's steps one by one, which looks for no added tokens."""

@@ -168,7 +168,9 @@ def _checked(call: Any) -> ToolCall:
         arguments = json.loads(arguments)
     if not isinstance(call["name"], str) or not isinstance(arguments, dict):
         raise ValueError("a call is a name and an object of arguments")
-    return ToolCall(call["name"], json.dumps(arguments, ensure_ascii=False))
+    text = json.dumps(arguments, ensure_ascii=False)
+    text.encode()  # an escaped half of a surrogate pair is valid JSON, but no text: it raises
+    return ToolCall(call["name"], text)
 
 
 def _llama3_calls(text: str, _: Any) -> list[dict[str, Any]]:

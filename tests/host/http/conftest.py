@@ -38,13 +38,13 @@ class OpenGate:
 class World:
     """A running server on loopback, and what it runs on."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, grace_s: float) -> None:
         self.served = served
         self.app = make_app(served)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.server = Server(self.app, grace_s=5.0)
+        self.server = Server(self.app, grace_s)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]}, daemon=True)
         self.client = httpx.Client(base_url=self.url, timeout=20)
 
@@ -93,7 +93,14 @@ def bare_text(tmp_path_factory: pytest.TempPathFactory) -> Text:
     return load_text(tiny_tokenizer.byte_level(tmp_path_factory.mktemp("bare"), template=None))
 
 
-def build(text: Text, settings: ServerSettings | None = None, limits: Limits | None = None, **served: Any) -> World:
+def build(
+    text: Text,
+    settings: ServerSettings | None = None,
+    limits: Limits | None = None,
+    *,
+    grace_s: float = 5.0,
+    **served: Any,
+) -> World:
     """A server that is not started."""
     facts = {
         "engine": ScriptedEngine(),
@@ -106,7 +113,7 @@ def build(text: Text, settings: ServerSettings | None = None, limits: Limits | N
         "vocab": text.vocab,
         "limits": limits or Limits(),
     }
-    return World(Served(**(facts | served)))
+    return World(Served(**(facts | served)), grace_s)
 
 
 @pytest.fixture

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes import tiny_tokenizer
 from tests.host.http.conftest import CONTEXT, World
+from tests.host.http.test_replies import events
+from tf_host.text import load_text
 
 WRONG: list[tuple[str, Any]] = [
     *(("max_tokens", value) for value in (-1, 0, "5", True, 1.0, [1], {}, 1 << 63, 10**500, 10**4300 - 1)),
@@ -47,6 +52,13 @@ UNSERVED: list[tuple[str, Any]] = [
     ("include_stop_str_in_output", True),
     ("continue_final_message", True),
 ]
+
+
+WRITES_ALL = (
+    "{{ tools | tojson }}{{ mood }}{# <tool_call>{{ tool_call.name }} #}{% for m in messages %}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}"
+    "{% if m.role == 'assistant' %}{{ m.reasoning_content }}{% endif %}{% endfor %}"
+)
 
 
 def wrong(answer: Any, param: str | None) -> dict[str, Any]:
@@ -111,6 +123,83 @@ def test_unknown_fields_of_messages_are_listed_with_their_path(world: World, tex
     assert answer.json()["tf"]["ignored"] == ["messages[1].__all__", "messages[1].foo", "user"]
 
 
+NESTED: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "foo": 1, "cache_control": {}}]}]},
+        ["messages[0].content[0].cache_control", "messages[0].content[0].foo"],
+    ),
+    ({"tools": [{"type": "function", "x": 1, "function": {"name": "f", "x": 1}}]},
+     ["tools[0].function.x", "tools[0].x"]),
+    (
+        {"tools": [{"type": "function", "function": {"name": "f"}}],
+         "tool_choice": {"type": "function", "x": 1, "function": {"name": "f", "x": 1}}},
+        ["tool_choice.function.x", "tool_choice.x"],
+    ),
+    ({"stream_options": {"foo": 1, "include_usage": True, "continuous_usage_stats": True}, "stream": True},
+     ["stream_options.continuous_usage_stats", "stream_options.foo"]),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}, "bar": 1}}},
+        ["response_format.json_schema.bar"],
+    ),
+    ({"chat_template_kwargs": {"foo": 1, "mood": "good"}}, ["chat_template_kwargs.foo"]),
+    ({"reasoning_effort": "low"}, ["reasoning_effort"]),
+    ({"chat_template_kwargs": {"enable_thinking": False}}, ["chat_template_kwargs.enable_thinking"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "ignored"), NESTED, ids=[ignored[0] for _, ignored in NESTED])
+def test_what_changes_nothing_is_listed_wherever_it_is(
+    make_world: Callable[..., World], tmp_path: Path, body: dict[str, Any], ignored: list[str]
+) -> None:
+    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, WRITES_ALL)))
+    sent = {"messages": [{"role": "user", "content": "hi"}], **body}
+    answer = post(world, "/v1/chat/completions", sent)
+    assert answer.status_code == 200, answer.text
+    told = events(answer)[-1] if body.get("stream") else answer.json()
+    assert told["tf"]["ignored"] == ignored
+    shown = world.served.text.decode(world.engine.requests[-1].prompt)
+    assert "foo" not in shown
+    assert '"x"' not in shown
+
+
+def test_what_a_call_in_the_conversation_has_too_much_is_listed_and_not_rendered(
+    make_world: Callable[..., World], tmp_path: Path
+) -> None:
+    template = "{{ messages | tojson }}"
+    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, template)))
+    call = {"id": "c", "foo": 1, "function": {"name": "f", "arguments": "{}", "bar": 1}}
+    body = {"messages": [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "x"}]}
+    answer = post(world, "/v1/chat/completions", body).json()
+    assert answer["tf"]["ignored"] == ["messages[0].tool_calls[0].foo", "messages[0].tool_calls[0].function.bar"]
+    assert json.loads(world.served.text.decode(world.engine.requests[-1].prompt)) == [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}}],
+        },
+        {"role": "tool", "content": "x"},
+    ]
+
+
+def test_fields_of_messages_that_the_template_drops_are_listed(
+    make_world: Callable[..., World], tmp_path: Path
+) -> None:
+    template = "My name is tool_calls. {% for m in messages %}{{ m['content'] }}{% endfor %}"
+    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, template)))
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "hi", "name": "me", "tool_call_id": "x"},
+        {"role": "assistant", "content": "yes", "reasoning_content": "hm", "tool_calls": [call]},
+        {"role": "user", "content": "so"},
+    ]
+    assert post(world, "/v1/chat/completions", {"messages": messages}).json()["tf"]["ignored"] == [
+        "messages[0].name",
+        "messages[0].tool_call_id",
+        "messages[1].reasoning_content",
+        "messages[1].tool_calls",
+    ]
+
+
 @pytest.mark.parametrize(("field", "value"), [("function_call", {"name": "f", "arguments": "{}"}), ("prefix", True)])
 def test_fields_of_messages_that_change_their_meaning_are_refused(world: World, field: str, value: Any) -> None:
     last = {"role": "assistant", "content": "hi", field: value}
@@ -155,6 +244,17 @@ def test_all_that_goes_to_the_template_has_a_depth(world: World) -> None:
     assert world.chat(chat_template_kwargs={"x": nested(62)}).status_code == 200
     tools[0]["function"]["parameters"] = nested(63)  # type: ignore[index]
     assert world.chat(tools=tools).status_code == 200
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_all_that_goes_to_the_template_is_finite(world: World, number: float) -> None:
+    def chat(**body: Any) -> Any:
+        return post(world, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], **body})
+
+    words = "has a number that is not finite"
+    assert words in wrong(chat(chat_template_kwargs={"x": [{"y": number}]}), "chat_template_kwargs")["message"]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"minimum": number}}}]
+    assert words in wrong(chat(tools=tools), "tools[0].function.parameters")["message"]
 
 
 def test_a_lone_surrogate_is_no_text(world: World) -> None:
@@ -218,6 +318,46 @@ def test_what_must_be_an_object(world: World, field: str, value: Any) -> None:
 def test_a_prompt_that_cannot_be_served_is_refused(world: World, prompt: Any) -> None:
     wrong(post(world, "/v1/completions", {"prompt": prompt}), "prompt")
     assert world.complete().status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            b'{"prompt": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+            "the body is nested deeper than 200 levels, at line 1 column 212; flatten it",
+        ),
+        (b'{"seed": ' + b"9" * 5_000 + b"}", "more than 4,300 digits, at line 1 column 4311; send a shorter one"),
+        (b'{"prompt": ', "the body is not valid JSON: "),
+        (b'{"prompt": ' + b"[" * 300, "nested deeper than 200 levels, at line 1 column 212; flatten it"),
+    ],
+    ids=["deep", "long number", "cut", "deep and cut"],
+)
+def test_a_body_past_the_parsers_limits_says_so(world: World, data: bytes, message: str) -> None:
+    answer = world.client.post("/v1/completions", content=data, headers={"Content-Type": "application/json"})
+    error = wrong(answer, None)
+    assert error["code"] == "invalid_json"
+    assert message in error["message"]
+
+
+def test_the_parsers_limits_are_those_that_are_told(world: World) -> None:
+    for data, passes in (
+        (b'{"foo":%b1%b}' % (b"[" * 199, b"]" * 199), True),
+        (b'{"foo":%b}' % (b"9" * 4_300), True),
+        (b'{"foo":%b1%b}' % (b"[" * 200, b"]" * 200), False),
+        (b'{"foo":%b}' % (b"9" * 4_301), False),
+    ):
+        answer = world.client.post("/tokenize", content=data, headers={"Content-Type": "application/json"})
+        assert answer.json()["error"]["code"] == ("invalid_value" if passes else "invalid_json")
+
+
+def test_a_name_that_is_no_variable_is_named(world: World) -> None:
+    for name in ("messages", "documents", "a b", ""):
+        message = wrong(world.chat(chat_template_kwargs={name: []}), "chat_template_kwargs")["message"]
+        assert f"'chat_template_kwargs' has the name '{name}', which is no template variable" in message
+        assert "; " in message
+    long = wrong(world.chat(chat_template_kwargs={"a b" * 1000: 1}), "chat_template_kwargs")["message"]
+    assert "'a ba ba b" in long
 
 
 def test_only_several_prompts_are_called_so(world: World) -> None:
@@ -353,6 +493,28 @@ def test_a_prompt_far_past_the_context_is_not_encoded(world: World, monkeypatch:
     error = world.chat(long).json()["error"]
     assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
     assert "at least" in error["message"]
+    assert wrong(post(world, "/tokenize", {"prompt": long}), "prompt")["code"] == "context_length_exceeded"
+
+
+def test_all_that_a_template_writes_counts_before_it_is_encoded(
+    make_world: Callable[..., World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, WRITES_ALL)))
+    long = "once upon a time " * 10_000
+    last = {"role": "user", "content": "hi"}
+    call = {"function": {"name": "f", "arguments": json.dumps({"a": long})}}
+    dropped = {"role": "user", "content": "hi", "reasoning_content": long}
+    assert post(world, "/v1/chat/completions", {"messages": [dropped]}).status_code == 200
+    monkeypatch.setattr(type(world.served.text), "chat", None)
+    for body in (
+        {"messages": [last], "tools": [{"type": "function", "function": {"name": "f", "description": long}}]},
+        {"messages": [{"role": "assistant", "tool_calls": [call]}, last]},
+        {"messages": [{"role": "assistant", "content": "hi", "reasoning_content": long}, last]},
+        {"messages": [last], "chat_template_kwargs": {"mood": long}},
+    ):
+        for path in ("/v1/chat/completions", "/tokenize"):
+            error = post(world, path, body).json()["error"]
+            assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
 
 
 def test_a_reply_is_capped_to_the_room(world: World) -> None:

@@ -11,6 +11,8 @@ from tests.host.http.conftest import World
 from tf_host.http.chat_body import ChatBody
 from tf_host.http.completion_body import CompletionBody
 from tf_host.http.errors import _UNSERVED
+from tf_host.http.grammar_body import HARMLESS
+from tf_host.http.protocol import MOST_HEADER_BYTES
 from tf_host.http.server import Limits
 from tf_host.http.unserved import UNSERVED, UNSERVED_IN_MESSAGES
 
@@ -49,6 +51,26 @@ def test_every_part_of_the_tf_block_is_in_the_table(world: World) -> None:
     documented = rows("Replies")
     assert documented >= set(reply["tf"])
     assert all(f"`{name}`" in section("Replies") for name in reply["tf"]["timings"])
+
+
+def test_the_limits_of_a_request_are_in_the_routes() -> None:
+    said = section("Routes")
+    assert f"{MOST_HEADER_BYTES:,} bytes" in said
+    for seconds in (Limits().header_s, Limits().body_s):
+        assert f"{seconds:g} seconds" in said
+
+
+def test_limits_of_numbers_are_in_the_table() -> None:
+    numbers = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+    values = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section("Fields of a request"), re.MULTILINE))
+    for name in numbers:
+        field = ChatBody.model_fields[name]
+        limits = [getattr(one, kind) for one in field.metadata for kind in ("ge", "gt", "le") if hasattr(one, kind)]
+        assert [float(number) for number in re.findall(r"-?\d+", values[name])] == limits, name
+
+
+def test_options_that_pass_are_named() -> None:
+    assert all(f"`{name}`" in section("Fields of a request") for name in HARMLESS)
 
 
 @pytest.mark.parametrize("name", ["header_s", "body_s", "idle_s"])

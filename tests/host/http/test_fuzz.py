@@ -13,7 +13,7 @@ from tests.host.http.conftest import World
 from tf_host.http.chat_body import ChatBody
 from tf_host.http.completion_body import CompletionBody
 from tf_host.http.fields import Body
-from tf_host.http.tokens import DetokenizeBody, TokenizeBody
+from tf_host.http.tokens_body import DetokenizeBody, TokenizeBody
 from tf_host.http.unserved import UNSERVED
 
 ROUTES: dict[str, tuple[type[Body], dict[str, Any]]] = {

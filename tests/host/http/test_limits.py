@@ -65,23 +65,34 @@ def test_a_body_that_does_not_come(small: World) -> None:
     with socket.create_connection(("127.0.0.1", small.port)) as client:
         client.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
         client.settimeout(3)
-        assert b" 408 " in client.recv(4096)
+        answer = HTTPResponse(client)
+        answer.begin()
+        assert answer.status == 408
+        said = json.loads(answer.read())["error"]["message"]
+        assert said == "the body did not arrive within 0.3 s; send it faster, or a shorter one"
 
 
+GET = b"GET /health HTTP/1.1\r\nHost: x\r\n"
 NO_HTTP = {
-    "no request line": b"hello\r\n\r\n",
-    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\r\n" * 2,
-    "no host": b"GET /health HTTP/1.1\r\n\r\n",
-    "no header": b"GET /health HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n",
-    "headers without an end": b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000,
-    "two lengths": HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "two lengths of a GET": b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-    "a bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+    "no request line": (b"hello\r\n\r\n", "first line is not 'METHOD PATH HTTP/1.1'"),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\r\n" * 2, "not TLS"),
+    "no host": (b"GET /health HTTP/1.1\r\n\r\n", "no Host header"),
+    "two hosts": (GET + b"Host: y\r\n\r\n", "more than one Host header"),
+    "no header": (GET + b"nonsense\r\n\r\n", "'Name: value'"),
+    "headers without an end": (GET + b"X: " + b"x" * 100_000, "larger than 16,384 bytes"),
+    "no length": (HEAD + b"Content-Length: abc\r\n\r\n", "Content-Length is not a whole number"),
+    "a length below 0": (HEAD + b"Content-Length: -5\r\n\r\n", "Content-Length is not a whole number"),
+    "two lengths": (HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n", "two values of Content-Length"),
+    "two ways": (HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "sent together"),
+    "two ways of a GET": (GET + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", "sent together"),
+    "another encoding": (HEAD + b"Transfer-Encoding: gzip\r\n\r\n", "Transfer-Encoding must be chunked"),
+    "a bad chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n", "its size in hexadecimal"),
+    "a method of no letters": (b"G{T / HTTP/1.1\r\nHost: x\r\n\r\n", "'METHOD PATH HTTP/1.1'"),
 }
 
 
-@pytest.mark.parametrize("sent", NO_HTTP.values(), ids=NO_HTTP)
-def test_what_is_no_http_gets_an_error_like_any_other(small: World, sent: bytes) -> None:
+@pytest.mark.parametrize(("sent", "words"), NO_HTTP.values(), ids=NO_HTTP)
+def test_what_is_no_http_gets_an_error_like_any_other(small: World, sent: bytes, words: str) -> None:
     with socket.create_connection(("127.0.0.1", small.port)) as client:
         client.sendall(sent)
         answer = HTTPResponse(client)
@@ -92,6 +103,8 @@ def test_what_is_no_http_gets_an_error_like_any_other(small: World, sent: bytes)
     error = json.loads(body)["error"]
     assert error.keys() == {"message", "type", "param", "code"}
     assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_http")
+    assert words in error["message"]
+    assert "; " in error["message"]  # the way out
 
 
 def test_a_bad_chunk_after_the_response_closes_the_connection(small: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -227,6 +227,16 @@ def test_plugins_are_asked_before_the_queue(world: World) -> None:
     assert facts.prompt_tokens > 5
 
 
+def test_plugins_read_fields_by_the_names_that_clients_send(world: World) -> None:
+    sent = {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}},
+        "structured_outputs": {"json": {"type": "array"}},
+    }
+    for field, value in sent.items():
+        assert world.chat(**{field: value}).status_code == 200
+        assert world.gate.seen[-1].body[field] == value
+
+
 def test_replies_of_many_clients_do_not_mix(world: World, text: Text) -> None:
     import concurrent.futures
 

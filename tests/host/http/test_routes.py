@@ -92,6 +92,13 @@ def test_json_with_a_charset(world: World) -> None:
     assert world.client.post("/v1/completions", content=b'{"prompt": "hi"}', headers=headers).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/", "/page.js", "/v1/models", "/models/", "/v1/models/tiny", "/metrics", "/health"])
+def test_head_is_get_without_the_body(world: World, path: str) -> None:
+    got, head = world.client.get(path), world.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == got.headers["content-type"]
+
+
 def test_health(world: World) -> None:
     answer = world.client.head("/health")
     assert (answer.status_code, answer.content) == (200, b"")

@@ -166,6 +166,14 @@ def test_origins_of_the_settings_are(make_world: Callable[..., World]) -> None:
     assert good.status_code == 200  # before the key: browsers send none here
     evil = world.client.options("/v1/completions", headers={"Origin": "https://evil.example"} | ask)
     assert "access-control-allow-origin" not in evil.headers
+    assert (evil.status_code, evil.json()["error"]["code"]) == (403, "origin_not_allowed")
+    assert "--cors ORIGIN" in evil.json()["error"]["message"]
+    for more in ({"Access-Control-Request-Method": "DELETE"}, {"Access-Control-Request-Headers": "X-Mine"}):
+        much = world.client.options("/v1/completions", headers={"Origin": "https://good.example"} | ask | more)
+        assert much.headers["access-control-allow-origin"] == "https://good.example"
+        assert (much.status_code, much.json()["error"]["code"]) == (400, "cors_not_allowed")
+        assert "GET, POST" in much.json()["error"]["message"]
+        assert "content-type" in much.json()["error"]["message"]
 
 
 def test_nothing_of_a_request_reaches_the_log_unescaped(

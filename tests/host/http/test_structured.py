@@ -12,6 +12,7 @@ import pytest
 from tests.fakes.proposers import FakeProposer, noise
 from tests.fakes.wide_lanes import CONTEXT, wide_engine
 from tests.host.http.conftest import World
+from tests.host.http.test_replies import events
 from tf_host.text import Text
 
 PERSON = {
@@ -205,8 +206,9 @@ def test_a_constraint_that_grows_too_complex_is_the_requests_fault(lanes_world: 
     body = {"guided_regex": "b?a{1000000}", "logit_bias": begin, "max_tokens": 20}
     error = lanes_world.chat(**body).json()["error"]
     assert (error["code"], error["type"]) == ("grammar_failed", "invalid_request_error")
-    assert "'guided_regex' is too complex to follow" in error["message"]
-    streamed = lanes_world.chat(stream=True, **body).text
-    assert "'guided_regex' is too complex to follow" in streamed
+    assert error["message"] == "'guided_regex' is too complex to follow; make it simpler"
+    assert error["param"] == "guided_regex"
+    *_, last = events(lanes_world.chat(stream=True, **body))
+    assert last["error"] == error
     assert lanes_world.client.get("/health").json()["last_error"] is None
     assert lanes_world.chat(max_tokens=2).status_code == 200

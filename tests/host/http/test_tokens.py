@@ -47,8 +47,39 @@ def test_a_conversation_with_tools_and_variables_is_too(make_world: Callable[...
 
 def test_tokens_become_text_again(world: World) -> None:
     tokens = post(world, "/tokenize", prompt="naïve 🚀 <|im_start|>").json()["tokens"]
-    assert post(world, "/detokenize", tokens=tokens).json() == {"prompt": "naïve 🚀 <|im_start|>"}
-    assert post(world, "/detokenize", tokens=[]).json() == {"prompt": ""}
+    assert post(world, "/detokenize", tokens=tokens).json() == {
+        "prompt": "naïve 🚀 <|im_start|>",
+        "ignored": [],
+    }
+    assert post(world, "/detokenize", tokens=[]).json() == {"prompt": "", "ignored": []}
+
+
+def test_fields_that_change_nothing_are_listed(world: World) -> None:
+    assert post(world, "/tokenize", prompt="hi", foo=1, user=None).json()["ignored"] == ["foo"]
+    assert post(world, "/detokenize", tokens=[5], foo=1).json()["ignored"] == ["foo"]
+    body = {
+        "messages": [{"role": "user", "name": "me", "content": [{"type": "text", "text": "hi", "foo": 1}]}],
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "chat_template_kwargs": {"mood": "good"},
+        "add_special_tokens": False,
+    }
+    answer = post(world, "/tokenize", **body)
+    assert answer.json()["ignored"] == [
+        "chat_template_kwargs.mood",
+        "messages[0].content[0].foo",
+        "messages[0].name",
+        "tools",
+    ]
+
+
+def test_what_is_missing_and_what_is_too_much_are_told_apart(world: World) -> None:
+    def said(**body: Any) -> str:
+        return str(post(world, "/tokenize", **body).json()["error"]["message"])
+
+    messages = [{"role": "user", "content": "hi"}]
+    assert said() == "'prompt' or 'messages' is missing; send one of them"
+    assert said(prompt="a", messages=messages) == "'prompt' and 'messages' cannot be sent together; send one of them"
+    assert said(messages=messages, add_special_tokens=True).startswith("'add_special_tokens' needs 'prompt'; ")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +89,11 @@ def test_tokens_become_text_again(world: World) -> None:
         ("/tokenize", {"prompt": 5}, "prompt"),
         ("/tokenize", {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}, "prompt"),
         ("/tokenize", {"prompt": "a", "add_special_tokens": 1}, "add_special_tokens"),
+        (
+            "/tokenize",
+            {"messages": [{"role": "user", "content": "a"}], "add_special_tokens": True},
+            "add_special_tokens",
+        ),
         ("/tokenize", {"prompt": "a", "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         ("/tokenize", {"prompt": "a", "add_generation_prompt": False}, "add_generation_prompt"),
         ("/tokenize", {"prompt": "a", "chat_template_kwargs": {"a": 1}}, "chat_template_kwargs"),

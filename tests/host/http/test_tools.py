@@ -106,8 +106,10 @@ def test_calls_streamed(tools_world: World, rounds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["no call", "<tool_call>broken</tool_call>", CALL.replace("weather", "unknown"), "5 < 6 <tool"]
-)
+    "text",
+    ["no call", "<tool_call>broken</tool_call>", CALL.replace("weather", "unknown"), "5 < 6 <tool",
+             CALL.replace("Paris", "\\ud83d")],
+)  # fmt: skip
 def test_what_is_no_call_is_content(tools_world: World, text: str) -> None:
     says(tools_world, f"</think>{text}")
     for message, reason in (
@@ -186,6 +188,19 @@ def test_tools_that_cannot_be_served(tools_world: World, body: dict[str, Any], p
     assert answer.json()["error"]["param"] == param
 
 
+def test_a_choice_without_its_tool_says_what_is_missing(tools_world: World) -> None:
+    def said(**body: Any) -> str:
+        return str(tools_world.chat(**body).json()["error"]["message"])
+
+    none = "'tool_choice' asks for a call, and 'tools' is missing or empty; send the tools, or use auto"
+    assert said(tool_choice="required") == said(tool_choice="required", tools=[]) == none
+    named = {"type": "function", "function": {"name": "x"}}
+    assert said(tool_choice=named) == none
+    assert said(tool_choice=named, tools=TOOLS) == (
+        "'tool_choice' names 'x', which is not in 'tools'; name one of: weather, time"
+    )
+
+
 def test_a_model_without_tools_says_so(world: World) -> None:
     assert world.chat(tools=TOOLS).json()["tf"]["ignored"] == ["tools"]
     assert world.chat(tools=TOOLS, tool_choice="none").json()["tf"]["ignored"] == []
@@ -231,6 +246,22 @@ class TestForced:
             if call["function"]["name"] == "weather":
                 assert arguments["city"] in ("Paris", "Rome")
         assert names == ({"weather", "time"} if choice == "required" else {"weather"})
+
+    def test_schemas_that_refer_to_themselves(self, lanes_world: World) -> None:
+        place = {"$ref": "#/definitions/Place"}
+        tools = [
+            tool("time", {"type": "object", "additionalProperties": False}),
+            tool("trip", {**place, "definitions": {"Place": {**CITY, "properties": {"city": {"enum": ["Rome"]}}}}}),
+        ]
+        for draft in ("http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"):
+            tools[1]["function"]["parameters"]["$schema"] = draft
+            for seed in range(4):
+                body = {"tools": tools, "tool_choice": "required", "seed": seed, "thinking_budget": 3}
+                answer = lanes_world.chat(max_tokens=200, **body)
+                assert answer.status_code == 200, answer.text
+                (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
+                made = call["function"]["name"], json.loads(call["function"]["arguments"])
+                assert made in (("time", {}), ("trip", {"city": "Rome"}))
 
 
 def test_reasoning_is_a_field_of_its_own(tools_world: World) -> None:

@@ -80,6 +80,8 @@ def test_what_can_never_fit_is_refused_before_it_queues() -> None:
     lanes = make_lanes(admission=admission)
     too_big, fits = decode(lanes, request([1], 100), request([1], 20))
     assert (too_big.failed.code, too_big.failed.status) == ("context_length_exceeded", 400)
+    assert too_big.failed.message == "101 tokens never fit; ask for fewer"
+    assert too_big.failed.param == "max_tokens"
     assert fits.done.reason == "length"
     assert admission.order == [2]
 

@@ -9,6 +9,10 @@ import pytest
 from tf_host.settings import Invocation, ServerSettings, load
 from tf_plugins import SettingsError
 
+A_KEY = "a key of at least one character; leave it out to serve without one"
+ORIGINS = "different origins of the form https://host[:port], or *"
+NO_ORIGINS = ("foo", "chat.example.org:443", "https://", "https://a.example/", "https://A.example", "//a.example")
+
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -63,7 +67,7 @@ def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_key_never_opens_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said("--api-key=") == "--api-key must be a key"
+    assert said("--api-key=") == f"--api-key must be {A_KEY}"
     monkeypatch.setenv("TF_API_KEY", "")
     assert said() == "TF_API_KEY is empty\nhint: unset it to serve without a key"
 
@@ -86,6 +90,7 @@ def test_an_empty_key_never_opens_the_server(monkeypatch: pytest.MonkeyPatch) ->
         (["--cpu-blas", "openblas"], "--cpu-blas must be auto, mkl or none, not 'openblas'"),
         (["--decode-share", "1"], "--decode-share must be a number from 0 up to but not including 1, not '1'"),
         (["--draft-depth", "16"], "--draft-depth must be a whole number from 1 to 15, not '16'"),
+        *((["--cors", one], f"--cors must be {ORIGINS}, not {one!r}") for one in NO_ORIGINS),
         (["--use-plugins", "a,a"], "--use-plugins must be a list of different plugin names, not 'a,a'"),
         (["--json"], "--json goes with --plugins\nhint: tf-serve --plugins --json"),
         (
@@ -146,8 +151,8 @@ def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch, nam
         ("port = true", "tf.toml: port must be a whole number from 0 to 65535, not True"),
         ("port = 1.5", "tf.toml: port must be a whole number from 0 to 65535, not 1.5"),
         ("model = 3", "tf.toml: model must be a name or a folder, not 3"),
-        ("cors = [1]", "tf.toml: cors must be a list of different origins, not [1]"),
-        ("api_key = 5", "tf.toml: api_key must be a key"),
+        ("cors = [1]", f"tf.toml: cors must be {ORIGINS}, not [1]"),
+        ("api_key = 5", f"tf.toml: api_key must be {A_KEY}"),
         (
             "plugins = ['llama']",
             "tf.toml: plugins must be tables, [plugins.<name>], not a list\n"
@@ -219,3 +224,9 @@ def test_added_plugins_are_asked_first() -> None:
         "demo",
     )
     assert load(["--use-plugins", "a,b,c", "--add-plugins", "b"]).settings.plugins == ("b", "a", "c")
+
+
+def test_origins_that_fit() -> None:
+    fits = ("https://a.example", "http://127.0.0.1:3000", "http://[::1]:8080", "chrome-extension://abc", "null")
+    assert load(["--cors", ",".join(fits)]).settings.cors == fits
+    assert load(["--cors", "*"]).settings.cors == ("*",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import tiny_tokenizer
-from tf_host.text import Constraint, GrammarRun, Text, ThinkingGate, call_grammar, load_text
+from tf_host.text import Constraint, GrammarRun, Grammars, Text, ThinkingGate, call_grammar, load_text
 from tf_plugins.errors import Refused
 
 SCHEMA = {
@@ -250,6 +251,51 @@ def test_thousands_of_choices(text: Text) -> None:
         taken.mask(())
         taken.commit(reply[1:])
     assert run.allowed_prefix((*text.encode("50000", special=False), end)) == 3
+
+
+class AllowsAll:
+    """What ``Grammars`` asks of llguidance's matcher, for a vocabulary of any size; its value is complete at once."""
+
+    def __init__(self, vocab: int) -> None:
+        self._vocab = vocab
+        self.consumed: list[int] = []
+
+    def is_error(self) -> bool:
+        return False
+
+    def is_stopped(self) -> bool:
+        return False
+
+    def is_accepting(self) -> bool:
+        return True
+
+    def try_consume_tokens(self, tokens: list[int]) -> int:
+        return len(tokens)
+
+    def rollback(self, count: int) -> None:
+        pass
+
+    def compute_bitmask(self) -> bytes:
+        return b"\xff" * (self._vocab // 8)
+
+    def validate_tokens(self, tokens: list[int]) -> int:
+        return len(tokens)
+
+    def consume_token(self, token: int) -> None:
+        self.consumed.append(token)
+
+
+def test_the_first_text_token_is_tried_without_a_list_of_the_vocabulary() -> None:
+    vocab, ends = 1 << 20, frozenset({0, 1})
+    matcher = AllowsAll(vocab)
+    tracemalloc.start()
+    try:
+        Grammars(None, ends, vocab)._try(Constraint("json", "{}", "field"), matcher)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert matcher.consumed == [2]
+    assert peak < 8 * vocab  # some masks of a byte an id; a list of them is 8 bytes an id, and each id an object
 
 
 def test_a_limit_met_while_a_reply_is_made_names_the_field(text: Text) -> None:

@@ -64,3 +64,9 @@ def test_stop_strings_wait_for_the_end_of_the_reasoning() -> None:
 def test_stop_strings_apply_at_once_where_nothing_was_thought() -> None:
     reader = ReplyReader(Letters(), StopStrings(["STOP"]), frozenset(), ThinkingSplit(MARKS, "start"))
     assert [reader.feed(ord(char))[1] for char in "a STOP"][-1]
+
+
+@pytest.mark.parametrize(("stop", "seen"), [("<", ""), ("in", "<th"), ("nk", "<thin")])
+def test_a_stop_string_in_what_might_have_been_a_mark(stop: str, seen: str) -> None:
+    reader = ReplyReader(Letters(), StopStrings([stop]), frozenset(), ThinkingSplit(MARKS, "start"))
+    assert "".join(reader.feed(ord(char))[0] for char in "<thin") + reader.finish() == seen

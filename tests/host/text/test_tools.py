@@ -46,6 +46,8 @@ def split(form: ToolFormat, text: str, size: int, *, complete: bool = True, most
          ['<tool_call>{"name": "x", "arguments": {}}</tool_call>']),
         (HERMES, '<tool_call>{"name": "time", "arguments": []}</tool_call>',
          ['<tool_call>{"name": "time", "arguments": []}</tool_call>']),
+        (HERMES, '<tool_call>{"name": "time", "arguments": {"at": "\\ud83d"}}</tool_call>',  # no text can hold that
+         ['<tool_call>{"name": "time", "arguments": {"at": "\\ud83d"}}</tool_call>']),
         (HERMES, f"<tool_call>{P}", [PARIS]),  # the model ended its reply without the mark
         (HERMES, '<tool_call>{"name": "wea', ['<tool_call>{"name": "wea']),
         (MISTRAL, f"[TOOL_CALLS][{P}, {N}]", [PARIS, NOON]),
