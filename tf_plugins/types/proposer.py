@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+RESERVED_NAMES = frozenset({"target", "grammar"})
+"""What tokens and drafts of the host's own are counted under."""
+
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
