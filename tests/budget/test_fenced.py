@@ -57,14 +57,20 @@ def test_no_request_pays_for_a_lie(last: str) -> None:
     assert lanes.snapshot().last_error is None
 
 
-def test_a_proposer_that_asks_for_all_the_room_leaves_the_others_theirs_once_it_is_out() -> None:
+@pytest.mark.parametrize(
+    ("growth", "opened", "failed"), [(3 * CONTEXT, ([], [1]), "greedy"), (2 * CONTEXT - 1, ([1], []), "honest")]
+)
+def test_proposers_share_the_room_that_a_stream_leaves(
+    growth: int, opened: tuple[list[int], list[int]], failed: str
+) -> None:
     model, greedy, honest = FakeModel(), FakeProposer(always(1), "greedy"), FakeProposer(always(2), "honest")
     bytes_for = lambda tokens: model.cache_bytes(tokens) + 2 * tokens  # noqa: E731
-    greedy.growth = lambda context, tokens: Growth(3 * CONTEXT)  # type: ignore[method-assign]
+    greedy.growth = lambda context, tokens: Growth(growth)  # type: ignore[method-assign]
+    honest.growth = lambda context, tokens: Growth(tokens)  # type: ignore[method-assign]
     admission = StreamAdmission(bytes_for(CONTEXT), 2, bytes_for, {}, make_lanes()._states)
     lanes = make_lanes(model, admission=admission, proposers=[greedy, honest], depth=4)
     wanted = request([3, 2], CONTEXT - 2)
     [sink] = decode(lanes, wanted)
     assert sink.tokens == naive(wanted)[0]
-    assert (greedy.opened, honest.opened) == ([], [1])
-    assert lanes.snapshot().failures.keys() == {"greedy"}
+    assert (greedy.opened, honest.opened) == opened
+    assert lanes.snapshot().failures.keys() == {failed}

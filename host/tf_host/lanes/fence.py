@@ -8,7 +8,6 @@ import operator
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any, Self, TypeVar
 
 from tf_host.lanes.faults import Failures, log_fault, one_line
@@ -74,9 +73,7 @@ class Fence:
         started = time.perf_counter()
         try:
             return check(getattr(self._proposer, method)(*given))
-        except (
-            BaseException
-        ) as error:  # no signal is handled on the engine's thread: whatever this is, a plugin raised it
+        except BaseException as error:  # no signal is handled on this thread: a plugin raised it
             said = "".join(traceback.format_exception_only(error)).rstrip()
             if self.failed(method, f"{method}: {said}"):
                 otherwise = _OTHERWISE.get(method, "its streams go on without its drafts")
@@ -180,6 +177,6 @@ def _costs(answer: Any) -> Costs:
     if not isinstance(answer, Costs):
         raise TypeError(f"its {type(answer).__name__} is no Costs")
     for value in (answer.step, answer.batch, answer.read):
-        if not isinstance(value, Real) or not math.isfinite(value) or value < 0:
+        if not math.isfinite(value) or value < 0:
             raise ValueError(f"{value!r} is no time in seconds")
     return Costs(float(answer.step), float(answer.batch), float(answer.read))

@@ -294,11 +294,11 @@ class Lanes:
         self._rounds.settle(stream)
         try:
             self._admitting.release(stream)
-        except BaseException as error:
+            self._totals.ledger = dict(self._admission.used())
+        except BaseException as error:  # whatever the ledger does, its client is told
             log_fault(_log, f"releasing stream {stream.number} failed", error)
         self._depths.forget(stream.number)
         self._head_must_wait = False
-        self._totals.ledger = dict(self._admission.used())
         done = stream_done(stream, reason, event.message if isinstance(event, Failed) else None)
         self._totals.stream(done)
         stream.client.send(event)

@@ -25,9 +25,7 @@ def fenced(plugins: Plugins, proposers: Sequence[Proposer], context: int, memory
         fence = Fence(proposer, f"plugin {giver.name!r}, {giver.distribution} {giver.version}")
         try:
             fence.begin(context, memory)
-        except (
-            BaseException
-        ) as error:  # on the engine's thread no signal is handled: whatever this is, it is the plugin's
+        except BaseException as error:  # no signal is handled on this thread: the plugin raised it
             cause = f"proposer {proposer.name!r}: {one_line(error)}"
             raise giver.failed("growth", cause, f"report it to the authors of {giver.distribution}") from error
         fences.append(fence)

@@ -204,6 +204,22 @@ def test_every_stream_is_told_although_the_ledger_fails_at_the_end_of_each(engin
     assert [sink.failed.status for sink in sinks] == [500] * 3
 
 
+@pytest.mark.parametrize("method", ["release", "used"])
+def test_a_ledger_that_fails_at_the_end_of_a_reply_does_not_cost_it(method: str, engine: EngineThread) -> None:
+    def exits(*_: object) -> None:
+        raise SystemExit(3)
+
+    admission = CountAdmission()
+    engine.serve(make_lanes(slow_model(0.01), admission=admission))
+    sink, wanted = Sink(), request([1], 10)
+    engine.submit(wanted, sink)
+    wait(lambda: sink.tokens)
+    setattr(admission, method, exits)
+    wait(lambda: sink.ended)
+    assert sink.tokens == naive(wanted)[0]
+    assert sink.done.reason == "length"
+
+
 def test_whatever_ends_the_thread_ends_every_stream(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

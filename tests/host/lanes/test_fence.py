@@ -167,6 +167,7 @@ def test_a_call_s_list_is_the_proposer_s_own() -> None:
 
     wanted = [request([3, 1, 2], 10), request([2], 10)]
     proposer = Clears(always(VOCAB))
-    sinks = decode(make_lanes(proposers=[proposer], depth=4), *wanted)
+    lanes = make_lanes(proposers=[proposer], depth=4)
+    sinks = decode(lanes, *wanted)
     assert [sink.tokens for sink in sinks] == [naive(each)[0] for each in wanted]
-    assert sorted(proposer.closed) == [1, 2]
+    assert lanes.snapshot().failures["fake"].last == "propose: ValueError: 0 answers to 2 requests"
