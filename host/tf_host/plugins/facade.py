@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -188,7 +189,9 @@ class Plugins:
                 if isinstance(error, Refused):
                     _check_refusal(one, hook, error.refusal)
                 raise
-            except FAILURES as error:
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    raise  # somebody's Ctrl-C; on other threads it is the plugin's
                 hint = f"report it to the authors of {one.found.distribution}, or take {one.name!r} out of use"
                 raise one.found.failed(hook, one_line(error), hint) from error
             if isinstance(answer, list) and not _first_result(hook):  # pluggy lists the answers that are not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import Any
@@ -99,6 +100,19 @@ def test_an_exception_names_the_plugin(hook: str) -> None:
     error = caught.value
     assert (error.plugin, error.distribution, error.hook, error.cause) == ("bad", "dist-bad", hook, "ValueError: a b")
     assert isinstance(error.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("hook", ["proposers", "admission"])
+def test_a_plugin_that_exits_on_the_engine_s_thread_is_named(hook: str, error: BaseException) -> None:
+    asked = plugins(bad={hook: error})
+    with ThreadPoolExecutor() as thread, pytest.raises(PluginError, match=rf"failed in {hook}: {type(error).__name__}"):
+        thread.submit(getattr(asked, hook), SimpleNamespace()).result()
+
+
+def test_ctrl_c_is_no_failure_of_a_plugin() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        plugins(bad={"checkpoints": KeyboardInterrupt()}).checkpoints()
 
 
 @pytest.mark.parametrize("hook", ["proposers", "admission"])
