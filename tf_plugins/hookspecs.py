@@ -88,7 +88,7 @@ def admission(resources: Resources) -> Admission | None:
 
     Called once on the engine thread, after target and proposers are loaded. Returns an ``Admission``, or ``None`` to
     leave it to the next plugin. Stops at the first answer; none at all stops the start. Raises ``Refused`` when not
-    even one stream fits, with the number that would. Since 0.1.
+    even one stream fits, with the number that would in its hint. Since 0.1.
 
     Example:
         @hookimpl
@@ -123,7 +123,8 @@ def refuse_request(request: RequestFacts) -> Refusal | None:
 
     Called once a request on a thread of the HTTP side, for several requests at a time; keep it short. Returns a
     ``Refusal``, whose status becomes the HTTP status, or ``None`` for no objection. Stops at the first refusal. An
-    exception is logged with the plugin's name and refuses the request with HTTP 500. Since 0.1.
+    exception, a ``Refusal`` with a field that cannot be sent or any other answer is logged with the plugin's name and
+    refuses the request with HTTP 500 and the code ``plugin_error``. Since 0.1.
 
     Example:
         @hookimpl
@@ -141,7 +142,7 @@ def round_done(round: RoundDone) -> None:
     """A round is over.
 
     Called once a round on the engine thread; keep it short. Answers nothing. All plugins are told, in settings
-    order. An exception is logged with the plugin's name and goes no further. Since 0.1.
+    order, each by a copy of its own. An exception is logged with the plugin's name and goes no further. Since 0.1.
 
     Example:
         @hookimpl
@@ -156,8 +157,8 @@ def round_done(round: RoundDone) -> None:
 def stream_done(stream: StreamDone) -> None:
     """A stream is over, however it ended.
 
-    Called once a stream on the engine thread. Answers nothing. All plugins are told, in settings order. An exception
-    is logged with the plugin's name and goes no further. Since 0.1.
+    Called once a stream on the engine thread. Answers nothing. All plugins are told, in settings order, each by a copy
+    of its own. An exception is logged with the plugin's name and goes no further. Since 0.1.
 
     Example:
         @hookimpl

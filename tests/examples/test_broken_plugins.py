@@ -16,7 +16,7 @@ import time
 
 from tests.testing.good import Echo
 from tf_plugins import Plugin, hookimpl
-from tf_plugins.types import Draft
+from tf_plugins.types import Draft, Growth
 
 
 class AtStart(Plugin):
@@ -71,7 +71,43 @@ def sleeps(self, requests):
     return Echo.propose(self, requests)
 
 
+def leaves(self, requests):
+    raise SystemExit(3)
+
+
+class Boundless(Echo):
+    name = "boundless"
+
+    def growth(self, context, tokens):
+        return Growth(10**15 if context else 0)
+
+    def costs(self):
+        return None
+
+
+class Unsized(Echo):
+    name = "unsized"
+
+    def growth(self, context, tokens):
+        return None
+
+
+def giving(thing):
+    class Made(Plugin):
+        api_version = 1
+
+        @hookimpl
+        def proposers(self, target):
+            return (thing,)
+
+    return Made
+
+
+Lies = giving(Boundless())
+Growing = giving(Unsized())
+Classy = giving(Echo)
 Raises = proposing("raises", raises)
+Leaves = proposing("leaves", leaves)
 TooHigh = proposing("too-high", lambda self, requests: [Draft((10**6,)) for _ in requests])
 TooMany = proposing("too-many", lambda self, requests: [Draft((97,) * 99) for _ in requests])
 TooFew = proposing("too-few", lambda self, requests: [])
@@ -92,6 +128,8 @@ class Watches(Plugin):
 """
 
 LATE = {
+    "leaves": "proposer 'leaves' failed in propose; its streams go on without its drafts (plugin 'leaves', tf-broken",
+    "lies": "proposer 'boundless' failed in growth",
     "raises": "proposer 'raises' failed in propose",
     "too-high": "proposer 'too-high': a draft was dropped: id 1000000 of 258",
     "too-many": "proposer 'too-many': a draft was dropped: 99 tokens of at most",
@@ -110,7 +148,14 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     target = tmp_path_factory.mktemp("installed")
     (target / "tf_broken.py").write_text(SOURCE)
     (target / "tf_broken_import.py").write_text('raise OSError("libbroken.so is missing")\n')
-    names = {"at-start": "AtStart", "in-hook": "InHook", "rubbish": "Rubbish", "watches": "Watches"}
+    names = {
+        "at-start": "AtStart",
+        "in-hook": "InHook",
+        "rubbish": "Rubbish",
+        "growing": "Growing",
+        "classy": "Classy",
+        "watches": "Watches",
+    }
     names |= {name: name.title().replace("-", "") for name in LATE}
     lines = [f"{name} = tf_broken:{value}" for name, value in names.items()]
     entry_points(target, "tf-broken", "\n".join([*lines, "at-import = tf_broken_import:Nothing"]))
@@ -125,6 +170,8 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ("at-start", "start", "RuntimeError: no licence file"),
         ("in-hook", "proposers", "RuntimeError: no weights"),
         ("rubbish", "proposers", "its str is no Proposer: it has no name"),
+        ("growing", "growth", "proposer 'unsized': TypeError: its NoneType is no Growth"),
+        ("classy", "proposers", "its Echo is a class and not an object"),
     ],
 )
 def test_a_failure_at_start_stops_the_start(
@@ -152,7 +199,7 @@ def test_a_failure_while_serving_changes_no_reply(plain: list[list[int]], env: d
         assert _replies(client) == plain
         health, metrics = client.health(), client.http.get("/metrics").text
     assert health["status"] == "ok"
-    failed = {name for name, line in LATE.items() if line and line.startswith("proposer ")}
+    failed = {line.split("'")[1] for line in LATE.values() if line and line.startswith("proposer ")}
     assert health["failures"].keys() == failed
     for name, told in health["failures"].items():
         assert f'tf:proposer_failures_total{{source="{name}"}} {float(told["count"])}\n' in metrics

@@ -33,6 +33,7 @@ class Drafter:
     reports: Costs = field(default_factory=Costs)
     answers: float = 1.0
     name: str = "drafter"
+    label: str = "a drafter"
 
     def costs(self) -> Costs:
         return self.reports

@@ -101,7 +101,7 @@ class Ledger:
     """An admission that sheds and trims everything when it is short."""
 
     def __init__(self, resources: Resources) -> None:
-        self.budget = resources.memory - resources.weights
+        self.budget = (resources.limit or resources.memory) - resources.weights
         self.parallel = resources.parallel or 4
         self.resources = resources
         self.streams: dict[int, tuple[int, int]] = {}
@@ -148,6 +148,8 @@ class Ledger:
 
     def reserve(self, demand: Demand) -> None:
         room = self.budget - self.taken() - self.kept() - self.resources.states.nbytes()
+        if self.resources.states_limit is not None:
+            room = min(room, self.resources.states_limit - self.resources.states.nbytes())
         own = self.reserved.setdefault(demand.stream, [])
         for nbytes in demand.keep:
             if sum(own) + nbytes <= room:

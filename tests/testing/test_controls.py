@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import time
@@ -13,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.testing.good import Counter, Echo, EchoPlugin, Ledger, LedgerPlugin
-from tests.testing.refusals import REFUSALS
+from tests.testing.refusals import REFUSALS, refusing
 from tf_plugins import Plugin, PluginError, Refused, hookimpl
 from tf_plugins.testing import (
     AdmissionChecks,
@@ -22,6 +23,7 @@ from tf_plugins.testing import (
     PluginChecks,
     ProposerChecks,
     RefusalChecks,
+    request_facts,
 )
 from tf_plugins.types import Costs, Draft, Growth, Refusal
 
@@ -167,7 +169,10 @@ class Tampering(EchoPlugin):
 PROPOSERS = [
     ("test_it_names_its_drafts", proposing("Nameless", name="")),
     ("test_it_names_its_drafts", proposing("Target", name="target")),
+    ("test_it_names_its_drafts", proposing("Quoted", name='a"b')),
+    ("test_it_names_its_drafts", proposing("Coloured", name="\x1b[31mred")),
     ("test_it_names_its_drafts", proposing("Unlabelled", label=" ")),
+    ("test_it_names_its_drafts", proposing("Tall", label="two\nlines")),
     ("test_it_drafts", proposing("Silent", propose=drafting(lambda self, r: None))),
     ("test_a_draft_respects_the_limit", proposing("Long", propose=drafting(lambda self, r: Draft((1,) * 5)))),
     ("test_a_draft_respects_the_limit", proposing("Empty", propose=drafting(lambda self, r: Draft(())))),
@@ -180,6 +185,7 @@ PROPOSERS = [
     ),
     ("test_one_answer_for_each_request", proposing("Short", propose=lambda self, requests: [])),
     ("test_one_answer_for_each_request", proposing("Bare", propose=drafting(lambda self, r: [1, 2]))),
+    ("test_one_answer_for_each_request", proposing("Listed", propose=drafting(lambda self, r: Draft([97])))),
     ("test_the_context_is_not_changed", proposing("Writes", propose=drafting(growing_context))),
     ("test_the_context_is_not_needed_afterwards", proposing("Borrows", propose=drafting(loses_its_context))),
     ("test_equal_contexts_give_equal_drafts", proposing("Moody", propose=drafting(lambda s, r: Draft((next(ticks),))))),
@@ -209,10 +215,14 @@ PROPOSERS = [
     ("test_costs_are_seconds", proposing("Nan", costs=lambda self: Costs(read=float("nan")))),
     ("test_growth_is_arithmetic", proposing("Grows", growth=lambda self, c, t: Growth(new=t + next(ticks)))),
     ("test_growth_is_arithmetic", proposing("Shrinks", growth=lambda self, c, t: Growth(new=max(0, 2_000 - t)))),
+    ("test_growth_is_arithmetic", proposing("Weighs", growth=lambda self, c, t: Growth(new=8.0 * t))),
+    ("test_kept_bytes_can_be_shed", proposing("Halves", kept=lambda self: Echo.kept(self) / 1)),
     ("test_kept_bytes_can_be_shed", proposing("Clings", shed=lambda self, room: 0)),
     ("test_kept_bytes_can_be_shed", proposing("Miscounts", shed=lambda self, room: Echo.shed(self, room) + 1)),
     ("test_kept_bytes_can_be_shed", proposing("Eager", shed=lambda self, room: Echo.shed(self, room // 2))),
     ("test_ended_streams_leave_nothing_behind", proposing("Leaks", close=remembers)),
+    ("test_kept_bytes_are_counted", proposing("Secret", kept=lambda self: 0)),
+    ("test_release_gives_everything_back", proposing("Idle", release=lambda self: None)),
     (
         "test_release_gives_everything_back",
         proposing("Global", release=lambda self: everywhere.append(list(self.streams.values()))),
@@ -254,6 +264,18 @@ def booking_first(self: Ledger, demand: Any) -> bool:
     return Ledger.admit(self, demand)
 
 
+def told(**fields: Any) -> Callable[[Any, Any], None]:
+    """Starts with other facts than it was given."""
+    return lambda self, given: Ledger.__init__(self, dataclasses.replace(given, **fields))
+
+
+def promising(self: Ledger, demand: Any) -> bool:
+    before = dict(self.reserved)
+    admitted = Ledger.admit(self, demand)
+    self.reserved = before | self.reserved
+    return admitted
+
+
 def hoarding(self: Ledger, demand: Any) -> bool:
     return self.kept() + self.peak(demand) <= self.budget and Ledger.admit(self, demand)
 
@@ -285,6 +307,8 @@ ADMISSIONS = [
     ("test_too_little_memory_refuses_the_start", NoNumber),
     ("test_the_budget_is_never_passed", ruling("Forgets", admit=lambda self, d: admitting(self, d))),
     ("test_the_budget_is_never_passed", ruling("Allocates", admit=lambda self, d: admitting(self, d, trims=False))),
+    ("test_the_budget_is_what_was_given", ruling("Unlimited", __init__=told(limit=None))),
+    ("test_the_budget_is_what_was_given", ruling("Weightless", __init__=told(weights=0))),
     ("test_used_is_what_is_allocated", ruling("Vague", used=lambda self: {"streams": self.taken()})),
     ("test_used_is_what_is_allocated", ruling("Holds", release=lambda self, stream: None)),
     ("test_a_failed_allocation_gives_everything_back", ruling("Swallows", admit=swallowing)),
@@ -298,10 +322,20 @@ ADMISSIONS = [
             admit=lambda self, d: (self.streams.update({d.stream: (0, 0)}), True)[1],
         ),
     ),
+    ("test_a_given_parallel_is_held", ruling("Four", __init__=told(parallel=None))),
+    (
+        "test_a_given_parallel_is_held",
+        ruling(
+            "Million", __init__=lambda s, r: (Ledger.__init__(s, r), vars(s).update(parallel=r.parallel or 10**6))[0]
+        ),
+    ),
     ("test_what_can_never_fit_is_refused", ruling("Hopeful", never=lambda self, demand: None)),
     ("test_what_can_never_fit_is_refused", ruling("Grim", never=lambda s, d: Refusal("no", "no", "no"))),
     ("test_a_stream_alone_is_not_kept_waiting", ruling("Hoards", admit=hoarding)),
     ("test_releasing_what_holds_nothing_is_no_error", ruling("Picky", release=lambda s, n: s.streams.pop(n))),
+    ("test_a_reserved_state_is_kept_once", ruling("Again", keep=lambda s, n, nbytes: nbytes in s.reserved.get(n, ()))),
+    ("test_reserved_states_stay_within_the_budget", ruling("Promises", admit=promising)),
+    ("test_states_are_kept_within_their_limit", ruling("Collects", __init__=told(states_limit=None))),
     ("test_only_reserved_states_may_be_kept", ruling("Generous", keep=lambda self, stream, nbytes: True)),
 ]
 
@@ -310,6 +344,18 @@ class Fussy(Counter):
     @hookimpl
     def stream_done(self, stream: Any) -> None:
         self.rate = len(stream.tokens) / stream.seconds
+
+
+class Forges(Counter):
+    @hookimpl
+    def round_done(self, round: Any) -> None:
+        round.drafted["copy"] = 10**9
+
+
+class ForgesEnds(Counter):
+    @hookimpl
+    def stream_done(self, stream: Any) -> None:
+        stream.drafted["copy"] = 10**9
 
 
 class Wrecks(Counter):
@@ -345,6 +391,8 @@ CONTROLS = [
     *(Control(check, AdmissionChecks, plugin) for check, plugin in ADMISSIONS),
     *(Control(check, RefusalChecks, plugin, given) for check, plugin, given in REFUSALS),
     Control("test_it_takes_every_round_and_stream", ObserverChecks, Fussy),
+    Control("test_what_it_is_told_is_not_changed", ObserverChecks, Forges),
+    Control("test_what_it_is_told_is_not_changed", ObserverChecks, ForgesEnds),
     Control("test_replies_are_the_plain_ones", ObserverChecks, Wrecks),
 ]
 
@@ -369,6 +417,20 @@ def test_every_check_has_a_control() -> None:
     checks = {(kind, name) for kind in KIT for name in vars(kind) if name.startswith("test_")}
     controlled = {(kind, c.check) for c in CONTROLS for kind in c.kind.__mro__ if c.check in vars(kind)}
     assert checks - controlled == set()
+
+
+def test_a_body_that_changed_in_one_check_is_whole_in_the_next() -> None:
+    class Checks(RefusalChecks):
+        plugin = refusing("Drops", lambda r: r.body.pop("stop", None) and Refusal("no_stop", "no stop here", "drop it"))
+        refused = (request_facts(body={"stop": "q"}),)
+
+    Checks().test_refusals_are_one_sentence_with_a_way_out()
+    with pytest.raises(AssertionError, match="the plugin changed the request's body"):
+        Checks().test_the_request_is_not_changed()
+
+
+def test_a_slow_call_is_found_before_it_slows_the_other_checks() -> None:
+    assert next(name for name in vars(ProposerChecks) if name.startswith("test_")) == "test_a_call_is_short"
 
 
 def test_the_host_names_what_is_broken(tf_engine: Engine) -> None:

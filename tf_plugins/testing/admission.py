@@ -67,6 +67,13 @@ class AdmissionChecks(PluginChecks):
         for seed in range(self.seeds):
             self._play(random.Random(seed))
 
+    def test_the_budget_is_what_was_given(self) -> None:
+        """``limit`` where one is given, else the device's memory; the weights are taken off either."""
+        weights = 2 * GIB
+        for fields, given in (({}, 16 * GIB), ({"limit": 9 * GIB}, 9 * GIB)):
+            _, admission = self.world(weights=weights, **fields)
+            assert admission.budget <= given - weights, f"{fields or 'memory'}: the budget is {admission.budget} bytes"
+
     def test_used_is_what_is_allocated(self) -> None:
         """``used`` adds up to what was made, whatever kind it is counted as."""
         world, admission = self.world()
@@ -86,7 +93,7 @@ class AdmissionChecks(PluginChecks):
         assert admission.admit(world.demand(1, 300)), "the failed stream still holds its bytes"
 
     def test_a_stream_that_waits_touches_nothing(self) -> None:
-        """``False`` from ``admit`` made, trimmed and shed nothing."""
+        """``False`` from ``admit`` made and trimmed nothing; kept drafter caches may have been shed."""
         world, admission = self.world()
         tokens = CONTEXT - 40  # so that a number of them does not fill the budget to the byte
         number = 0
@@ -101,9 +108,17 @@ class AdmissionChecks(PluginChecks):
         """However small the streams are, no more than ``parallel`` at once."""
         world, admission = self.world()
         admitted = [number for number in range(20) if admission.admit(world.demand(number, 1))]
+        assert admission.parallel <= 4
         assert len(admitted) == admission.parallel
         world.end(admission, admitted[0])
         assert admission.admit(world.demand(99, 1))
+
+    def test_a_given_parallel_is_held(self) -> None:
+        """No more than was asked for; where as many as fit were asked for, no more than would."""
+        for parallel in (1, 2):
+            assert self.world(parallel=parallel)[1].parallel == parallel
+        world, admission = self.world(parallel=None)
+        assert 1 <= admission.parallel <= admission.budget // world.bytes_for(1)
 
     def test_what_can_never_fit_is_refused(self) -> None:
         """A stream that does not fit even alone gets a refusal, before it queues."""
@@ -138,19 +153,52 @@ class AdmissionChecks(PluginChecks):
         assert admission.admit(world.demand(1, 100, keep=(_TOKEN,)))
         assert not admission.keep(1, 2 * _TOKEN)
 
+    def test_a_reserved_state_is_kept_once(self) -> None:
+        """``keep`` says yes at most as often as the stream asked for."""
+        world, admission = self.world()
+        assert admission.admit(world.demand(1, 100, keep=(_TOKEN, _TOKEN)))
+        assert sum(admission.keep(1, _TOKEN) for _ in range(5)) <= 2
+
+    def test_reserved_states_stay_within_the_budget(self) -> None:
+        """Bytes that were promised to one stream's prompt state are not another's: both would be made."""
+        for tokens in range(CONTEXT // 4, CONTEXT + 1, CONTEXT // 4):
+            world, admission = self.world()
+            free = admission.budget - world.bytes_for(1)
+            assert admission.admit(world.demand(1, 1, keep=(free - _TOKEN,)))
+            admission.admit(world.demand(2, tokens, name="b"))
+            if admission.keep(1, free - _TOKEN):
+                world.states.add(free - _TOKEN)
+
+    def test_states_are_kept_within_their_limit(self) -> None:
+        """However much room there is, no more is kept than ``states_limit``."""
+        limit = 10 * _TOKEN
+        world, admission = self.world(states_limit=limit)
+        for stream in range(8):
+            keep = (4 * _TOKEN, 3 * _TOKEN, 11 * _TOKEN)
+            assert admission.admit(world.demand(stream, 10, keep=keep))
+            for nbytes in keep:
+                if admission.keep(stream, nbytes):
+                    world.states.add(nbytes)
+                assert world.states.nbytes() <= limit, f"{world.states.nbytes()} bytes are kept of {limit}"
+            world.end(admission, stream)
+
     def _play(self, rng: random.Random) -> None:
         world, admission = self.world()
+        planned: dict[int, list[int]] = {}
         for stream in range(self.steps):
             if world.streams and rng.random() < 0.4:
                 world.end(admission, rng.choice(list(world.streams)))
+            # A prompt is read in turns with others: its states are made later, and some never.
+            for one in [one for one in world.streams if rng.random() < 0.5]:
+                for nbytes in planned.pop(one, ()):
+                    if admission.keep(one, nbytes):
+                        world.states.add(nbytes)
             tokens = rng.choice((1, 30, 200, 500, CONTEXT))
             keep = tuple(rng.randrange(1, 60) * _TOKEN for _ in range(rng.randrange(3)))
             restore = rng.choice(world.states.entries) if world.states.entries and rng.random() < 0.3 else None
             demand = world.demand(stream, tokens, name=rng.choice("abcd"), restore=restore, keep=keep)
             if admission.never(demand) is None and admission.admit(demand):
-                for nbytes in keep:
-                    if admission.keep(stream, nbytes):
-                        world.states.add(nbytes)
+                planned[stream] = list(keep)
         for stream in list(world.streams):
             world.end(admission, stream)
         assert sum(admission.used().values()) == world.live.nbytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 from tf_plugins.testing.engine import Engine
@@ -34,6 +35,15 @@ class ObserverChecks(PluginChecks):
                     plugin.round_done(round=round)
             if hasattr(plugin, "stream_done"):
                 plugin.stream_done(stream=stream)
+
+    def test_what_it_is_told_is_not_changed(self) -> None:
+        """Others are told the same."""
+        plugin = self.make()
+        for hook, events in (("round_done", self.rounds()), ("stream_done", self.streams())):
+            for event in events if hasattr(plugin, hook) else ():
+                before = copy.deepcopy(event)
+                getattr(plugin, hook)(event)
+                assert event == before, f"{hook} changed what it was told"
 
     def test_replies_are_the_plain_ones(self, tf_engine: Engine) -> None:
         """A reply is the same whoever watches."""

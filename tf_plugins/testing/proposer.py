@@ -16,6 +16,7 @@ from tf_plugins.testing.engine import Engine
 from tf_plugins.testing.facts import target_facts
 from tf_plugins.testing.plugin import PluginChecks
 from tf_plugins.types import Draft, DraftRequest, Outcome, Proposer, ReadsAhead, TargetFacts
+from tf_plugins.types.proposer import RESERVED_NAMES
 
 _CONTEXTS = tuple(
     tuple(text.encode())
@@ -125,16 +126,29 @@ class ProposerChecks(PluginChecks):
         finally:
             opened.end()
 
+    def test_a_call_is_short(self) -> None:
+        """All streams of a round wait for it; a slow one fails here, before it slows the other checks."""
+        with self.opened() as opened:
+            context = [token for one in self.contexts for token in one] * 4
+            streams = [opened.stream(context) for _ in range(4)]
+            opened.ask(*(request(stream, list(context)) for stream in streams))
+            started = time.perf_counter()
+            opened.ask(*(request(stream, list(context)) for stream in streams))
+            took = time.perf_counter() - started
+        assert took <= self.seconds, f"a call for 4 streams took {took:.1f} s, and `seconds` is {self.seconds}"
+
     def test_it_names_its_drafts(self) -> None:
         """``name`` counts its drafts in replies and metrics, and ``label`` stands in the start-up line."""
         with self.opened() as opened:
             name, label = opened.proposer.name, opened.proposer.label
         assert isinstance(name, str)
         assert name.strip() == name != "", f"the name {name!r} is no name"
-        assert name not in ("target", "grammar"), f"the name {name!r} is the host's own"
+        assert name.isprintable(), f"the name {name!r} is not one line of printable text"
+        assert not {*name} & {*"\"'\\"}, f"the name {name!r} has quotes or backslashes"
+        assert name not in RESERVED_NAMES, f"the name {name!r} is the host's own"
         assert isinstance(label, str)
         assert label.strip(), "the label is empty"
-        assert "\n" not in label, "the label has more than one line"
+        assert label.isprintable(), "the label is not one line of printable text"
 
     def test_it_drafts(self) -> None:
         """It has something to propose for at least one of ``contexts``; without, the other checks hold nothing."""
@@ -174,6 +188,7 @@ class ProposerChecks(PluginChecks):
             for requests in (asked, asked[::-1], asked[1:], asked[:1]):
                 for answer in opened.ask(*requests):
                     assert answer is None or isinstance(answer, Draft), f"{answer!r} is neither a Draft nor None"
+                    assert answer is None or isinstance(answer.tokens, tuple), f"{answer!r} holds no tuple"
 
     def test_the_context_is_not_changed(self) -> None:
         """It is a view of the stream's own tokens."""
@@ -281,7 +296,9 @@ class ProposerChecks(PluginChecks):
             for context in ((), *self.contexts):
                 sizes = [opened.proposer.growth(context, tokens) for tokens in (64, 256, 1_024)]
                 assert sizes == [opened.proposer.growth(context, tokens) for tokens in (64, 256, 1_024)]
-                assert all(min(size.new, size.reused, size.copy) >= 0 for size in sizes)
+                for nbytes in (nbytes for size in sizes for nbytes in (size.new, size.reused, size.copy)):
+                    assert type(nbytes) is int, f"{nbytes!r} is a {type(nbytes).__name__}, not an int"
+                    assert nbytes >= 0, f"{nbytes} bytes are less than none"
                 assert [size.new for size in sizes] == sorted(size.new for size in sizes)
 
     def test_kept_bytes_can_be_shed(self) -> None:
@@ -292,6 +309,7 @@ class ProposerChecks(PluginChecks):
                 opened.ask(request(stream, list(context)))
                 opened.close(stream)
             kept = opened.proposer.kept()
+            assert type(kept) is int, f"{kept!r} is a {type(kept).__name__}, not an int"
             assert kept >= 0
             assert opened.proposer.shed(kept) == 0, "bytes were shed although there was room for them"
             assert opened.proposer.shed(0) == kept, "shed does not return the bytes that it freed"
@@ -307,34 +325,36 @@ class ProposerChecks(PluginChecks):
             left = self.held() - before
         assert left <= _LEAK_BYTES * _LEAK_STREAMS, f"{left} bytes are left of {_LEAK_STREAMS} streams that ended"
 
-    def test_release_gives_everything_back(self) -> None:
-        """A released proposer holds nothing, although streams were open."""
+    def test_kept_bytes_are_counted(self) -> None:
+        """One that says that it keeps nothing of streams that ended keeps nothing: no ``shed`` is needed first."""
+        context = [token for one in self.contexts for token in one] * 4
+        with self._tracing(), self.opened() as opened:
+            self._come_and_go(opened, context, shed=False)
+            before, kept = self.held(), opened.proposer.kept()
+            self._come_and_go(opened, context, shed=False)
+            left, kept = self.held() - before, max(kept, opened.proposer.kept())
+        if not kept:
+            assert left <= _LEAK_BYTES * _LEAK_STREAMS, f"{left} bytes are kept, and ``kept`` says none"
 
-        def once() -> None:
+    def test_release_gives_everything_back(self) -> None:
+        """A released proposer holds nothing, although streams were open and it is itself still about."""
+
+        def released() -> Proposer:
             proposer = self.make_proposer()
             opened = Opened(proposer)
             for context in self.contexts:
                 for _ in range(8):
                     opened.draft([*context] * 8)
             proposer.release()
+            return proposer
 
         with self._tracing():
-            once()
+            released()
             before = self.held()
-            once()
+            still = released()  # were it gone, so would be what it holds
             left = self.held() - before
+        del still
         assert left <= 8 * _LEAK_BYTES * len(self.contexts), f"{left} bytes are left of a released proposer"
-
-    def test_a_call_is_short(self) -> None:
-        """All streams of a round wait for it."""
-        with self.opened() as opened:
-            context = [token for one in self.contexts for token in one] * 4
-            streams = [opened.stream(context) for _ in range(4)]
-            opened.ask(*(request(stream, list(context)) for stream in streams))
-            started = time.perf_counter()
-            opened.ask(*(request(stream, list(context)) for stream in streams))
-            took = time.perf_counter() - started
-        assert took <= self.seconds, f"a call for 4 streams took {took:.1f} s, and `seconds` is {self.seconds}"
 
     @pytest.mark.parametrize("temperature", [0.0, 0.8])
     def test_replies_are_the_plain_ones(self, temperature: float, tf_engine: Engine) -> None:
@@ -349,13 +369,14 @@ class ProposerChecks(PluginChecks):
         assert together == plain
         assert undrafted == plain
 
-    def _come_and_go(self, opened: Opened, context: Sequence[int]) -> None:
+    def _come_and_go(self, opened: Opened, context: Sequence[int], *, shed: bool = True) -> None:
         for number in range(_LEAK_STREAMS):
             own = [*context[number % 7 :]]
             stream = opened.stream(own)
             opened.ask(request(stream, own))
             opened.close(stream)
-        opened.proposer.shed(0)
+        if shed:
+            opened.proposer.shed(0)
 
     @contextmanager
     def _tracing(self) -> Iterator[None]:

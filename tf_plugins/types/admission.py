@@ -105,8 +105,9 @@ class Admission(Protocol):
         """A refusal for a stream that could not be admitted even alone, with everything kept shed."""
 
     def admit(self, demand: Demand) -> bool:
-        """Admit and allocate, or return ``False``: the stream waits and nothing was touched.
+        """Admit and allocate, or return ``False``: the stream waits, and nothing was made or trimmed.
 
+        Kept drafter caches may have been shed by then; one that could not help is better kept.
         In this order: the peak against the ledger, kept drafter caches shed first; the room that the peak
         leaves, with a restore entry that cannot stay beside it dropped, else protected; kept prompt states
         trimmed to that room; only then allocation. Whatever ``allocate`` raises is raised again with every

@@ -67,7 +67,10 @@ class RequestFacts:
         route: ``"chat"`` or ``"completions"``.
         prompt_tokens: length of the tokenised prompt.
         max_tokens: the most tokens that the reply may have.
-        body: the parsed request body; read-only.
+        body: the fields that were sent, as they were parsed: ``stop`` is a tuple however it was written, and a
+            message's text parts are one text, a line each. ``prompt`` of the completions route is a text or a tuple of
+            token ids; the text that the template makes of ``messages`` is not shown, and neither are the ids of either
+            text. The plugin's own copy.
         key: a name for the API key used, never the key itself, or ``None``.
     """
 

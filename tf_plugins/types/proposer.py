@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+RESERVED_NAMES = frozenset({"target", "grammar"})
+"""What tokens and drafts of the host's own are counted under."""
+
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
@@ -93,22 +96,33 @@ class Proposer(Protocol):
     A draft never changes a reply: the target keeps only what its own draws agree with. One with an id outside the
     vocabulary, or with more than ``most`` tokens, is dropped whole; its stream is asked for again in the next round.
 
-    A proposer that raises, or whose answer is of another type, loses drafts and no more: in ``propose`` and
-    ``observe`` those of all streams of the call, in ``growth``, ``open`` and ``unread`` those of the one stream, until
-    their replies end. It is asked again for the streams that come next. ``/health`` and ``/metrics`` count dropped
-    drafts and failures by its name. Only at start-up does a failure in ``growth`` stop the start.
+    A proposer that raises, ``SystemExit`` included, or whose answer is of another kind, loses drafts or kept bytes and
+    no more: in ``propose`` and ``observe`` the drafts of all streams of the call, in ``growth``, ``open``, ``read`` and
+    ``unread`` those of the one stream, until their replies end. It is asked again for the streams that come next.
+    Bytes that ``kept`` cannot say, or that ``shed`` does not free when it is told to, are not counted any more; without
+    ``costs`` the host's own times price it; after ``close`` and ``release`` the host goes on. Sizes and counts are
+    whole numbers of at least 0, times finite seconds of at least 0, and ``growth`` is no more than the budget leaves
+    beside the stream's own cache.
+
+    ``/health`` and ``/metrics`` count dropped drafts and failures by its name; the log has the first of each method in
+    full, and says once that a call took more than a second, reading aside. Only at start-up does a failure in
+    ``growth`` stop the start.
     """
 
     name: str
-    """Names its drafts in the ``tf`` block, the metrics and the log; unique in a server."""
+    """Names its drafts in the ``tf`` block, the metrics and the log; unique in a server.
+
+    One line of printable text without quotes and backslashes, and neither ``target`` nor ``grammar``.
+    """
 
     label: str
-    """For the start-up line, for example ``"Llama drafter (<dir>)"``."""
+    """For the start-up line, for example ``"Llama drafter (<dir>)"``; one line of printable text."""
 
     def growth(self, context: Sequence[int], tokens: int) -> Growth:
         """Bytes that ``open`` will take for a stream of up to ``tokens`` positions; frees and makes nothing.
 
-        With an empty context no kept cache is found: the bytes of a fresh one, by arithmetic alone. A proposer that
+        With an empty context no kept cache is found: the bytes of a fresh one, by arithmetic alone. It is asked so at
+        start-up and again for each request, before the request's own context is shown. A proposer that
         keeps plain Python objects reports the bytes that they will hold, as near as it can say; ``Growth()`` is fine
         where nothing that it holds grows with the stream.
         """

@@ -13,10 +13,11 @@ class Refusal:
     ``Refused(Refusal(...))``.
 
     Attributes:
-        name: a stable snake_case code, for example ``context_length_exceeded``; the ``code`` of the HTTP error.
+        name: a stable snake_case code, for example ``context_length_exceeded``; the ``code`` of the HTTP error. Neither
+            it nor ``reason`` is empty.
         reason: one sentence without a full stop that names the flag, field or file and the limit.
         hint: one sentence without a full stop that says what to do instead.
-        status: the HTTP status of a refused request; not read for a refused start.
+        status: the HTTP status of a refused request, 400 to 599; not read for a refused start.
         param: the request field or flag at fault, when there is one.
     """
 

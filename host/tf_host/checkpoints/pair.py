@@ -48,7 +48,7 @@ def resolve_pair(settings: ServerSettings, plugins: Plugins, progress: Progress)
     families, named = plugins.families(), plugins.checkpoints()
     family = _named_family(settings, families)
     flag = settings.named("model")
-    source = resolve(settings.model, flag, named, progress)
+    source = resolve(settings.model, flag, named, progress, plugins.unused())
     family = family or _recognising(source, families, flag)
     if not family.recognises(source.folder):
         raise _not_served(source, [family], flag)
@@ -59,7 +59,7 @@ def resolve_pair(settings: ServerSettings, plugins: Plugins, progress: Progress)
         return Pair(family, _facts(family, source, "target", progress), None)
 
     def find(asked: str) -> Source:
-        found = resolve(asked, settings.named("drafter"), named, progress)
+        found = resolve(asked, settings.named("drafter"), named, progress, plugins.unused())
         if not family.recognises(found.folder):
             raise _foreign_drafter(settings, found, family)
         _refuse_early(family, found, "drafter")

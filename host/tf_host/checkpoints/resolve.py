@@ -42,7 +42,9 @@ class Source:
     pinned: hub.Snapshot | None = None
 
 
-def resolve(asked: str, flag: str, named: Sequence[NamedCheckpoint], progress: Progress) -> Source:
+def resolve(
+    asked: str, flag: str, named: Sequence[NamedCheckpoint], progress: Progress, unused: Sequence[str] = ()
+) -> Source:
     """Find a checkpoint.
 
     Args:
@@ -50,6 +52,7 @@ def resolve(asked: str, flag: str, named: Sequence[NamedCheckpoint], progress: P
         flag: the flag or other source that gave it, for messages.
         named: the names that plugins give.
         progress: told what takes long.
+        unused: plugins that are installed and not in use; one of this name is likely to give it.
 
     Raises:
         Refused: nothing is there, or the hub does not give it.
@@ -67,14 +70,18 @@ def resolve(asked: str, flag: str, named: Sequence[NamedCheckpoint], progress: P
     if (hub_name := _HUB_NAME.fullmatch(asked)) and not asked.startswith("."):
         snapshot = hub.describe(hub_name["repo"], hub_name["revision"], flag)
         return Source(asked, hub_name["repo"], snapshot.folder, pinned=snapshot)
-    raise _refused(f"{flag} names {asked}, which is no folder here{_no_name(by_name)}", _way_out(asked, by_name))
+    raise _refused(
+        f"{flag} names {asked}, which is no folder here{_no_name(by_name)}", _way_out(asked, by_name, unused)
+    )
 
 
 def _no_name(by_name: Mapping[str, NamedCheckpoint]) -> str:
     return f", no hub name (org/repo) and none of the names {', '.join(by_name)}" if by_name else " and no hub name"
 
 
-def _way_out(asked: str, by_name: Mapping[str, NamedCheckpoint]) -> str:
+def _way_out(asked: str, by_name: Mapping[str, NamedCheckpoint], unused: Sequence[str]) -> str:
+    if asked in unused:
+        return f"the plugin {asked} is installed and not in use: --add-plugins {asked}"
     near = nearest(asked, by_name)
     return f"did you mean {near}?" if near else "give a folder with config.json and safetensors files, or org/repo"
 

@@ -11,6 +11,7 @@ from tf_host.lanes.faults import log_fault
 from tf_host.lanes.sources import Source
 from tf_host.lanes.states import Entry, KeptStates
 from tf_host.lanes.stream import Decoding, Stream
+from tf_host.plugins.answers import refusal_fault
 from tf_host.sampling import Drawer, Sampler
 from tf_plugins.rows import RowPlan
 from tf_plugins.types import Admission, Demand, Growth, Model, Refusal
@@ -48,7 +49,10 @@ class Admitting:
 
     def refusal(self, stream: Stream) -> Refusal | None:
         """Why the stream could not be admitted even alone, if it could not."""
-        return self._admission.never(self._demand(stream, None, keeps=False))
+        refusal = self._admission.never(self._demand(stream, None, keeps=False))
+        if refusal is not None and (fault := refusal_fault(refusal, of_request=True)):
+            raise TypeError(f"the plugin that owns the ledger, in never: {fault}")
+        return refusal
 
     def admit(self, stream: Stream) -> bool:
         """Give the stream a lane, or leave everything as it is; what allocation raises comes through."""
@@ -87,15 +91,19 @@ class Admitting:
 
     def _demand(self, stream: Stream, entry: Entry | None, *, keeps: bool = True) -> Demand:
         opening: list[Source] | None = None
+        cache = self._model.cache_bytes(stream.most_positions)
 
         def growth() -> Mapping[str, Growth]:
             nonlocal opening
-            asked = {
-                source: source.growth(stream.request.prompt, stream.most_positions)
-                for source in (self._sources if stream.request.draft else ())
-            }
-            opening = [source for source, bytes_ in asked.items() if bytes_ is not None]
-            return {source.name: bytes_ for source, bytes_ in asked.items() if bytes_ is not None}
+            opening, found = [], dict[str, Growth]()
+            room = max(0, self._admission.budget - cache)
+            for source in self._sources if stream.request.draft else ():
+                bytes_ = source.growth(stream.request.prompt, stream.most_positions, room)
+                if bytes_ is not None:
+                    opening.append(source)
+                    found[source.name] = bytes_
+                    room -= bytes_.new  # what is left never makes a stream wait that would fit alone
+            return found
 
         def allocate(restore: object | None) -> None:
             if opening is None:  # a ledger that does not ask for growth
@@ -105,7 +113,7 @@ class Admitting:
         return Demand(
             stream=stream.number,
             tokens=stream.most_positions,
-            cache=self._model.cache_bytes(stream.most_positions),
+            cache=cache,
             allocate=allocate,
             growth=growth,
             restore=entry,
@@ -133,7 +141,7 @@ class Admitting:
                 chunks=deque(self._plan.chunks(request.prompt, cache.length)),
                 saves=deque(sorted(self._saves(stream, entry))),
             )
-        except Exception:
+        except BaseException:
             for source in sources:
                 source.close(stream.number)
             raise

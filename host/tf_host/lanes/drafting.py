@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tf_host.lanes.depths import FORCED, MOST_DRAFTS, Depths, DraftSample, Offer, StreamView
+from tf_host.lanes.depths import FORCED, MOST_DRAFTS, READING, Depths, DraftSample, Offer, StreamView
 from tf_host.lanes.sources import Source
 from tf_host.lanes.stream import Stream, StreamFault
 from tf_host.lanes.tokens import Tokens
@@ -78,7 +78,7 @@ class Drafting:
             if not self._depths.free(source.index):
                 return False
             started = time.perf_counter()
-            drafts = source.propose(requests)
+            drafts = source.propose(requests, reading=_reading(source, requests, views))
             if any(drafts):
                 return False
             self._record(source, requests, drafts, views, time.perf_counter() - started)
@@ -111,7 +111,7 @@ class Drafting:
             return
         self._dear |= not self._depths.free(source.index)
         started = time.perf_counter()
-        drafts = source.propose(requests)
+        drafts = source.propose(requests, reading=_reading(source, requests, views))
         seconds = time.perf_counter() - started
         for request, tokens in zip(requests, drafts, strict=True):
             if tokens:
@@ -149,6 +149,11 @@ class Drafting:
             temperature=stream.request.sampling.temperature,
             unread=tuple(source.unread(stream.number, length) for source in self._sources),
         )
+
+
+def _reading(source: Source, requests: Sequence[DraftRequest], views: Mapping[int, StreamView]) -> bool:
+    """Whether the source has a context to read in this call."""
+    return any(views[request.stream].unread[source.index] > READING for request in requests)
 
 
 def _request(stream: Stream, most: int) -> DraftRequest:

@@ -37,14 +37,14 @@ class Observers:
         for observer in self._observers:
             try:
                 observer.round_done(round)
-            except Exception as error:
+            except BaseException as error:  # a plugin's; the engine's thread goes on
                 log_fault(_log, f"observer {type(observer).__name__} failed on a round", error)
 
     def stream_done(self, stream: StreamDone) -> None:
         for observer in self._observers:
             try:
                 observer.stream_done(stream)
-            except Exception as error:
+            except BaseException as error:  # a plugin's; the engine's thread goes on
                 log_fault(_log, f"observer {type(observer).__name__} failed on the end of a stream", error)
 
 

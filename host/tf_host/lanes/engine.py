@@ -34,7 +34,7 @@ class EngineThread:
         self._busy = False
         self._deadline: float | None = None
         self._release: Callable[[], None] | None = None
-        self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     @property
@@ -94,6 +94,16 @@ class EngineThread:
             self._wake.notify()
         self._thread.join()
 
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except BaseException as error:
+            # Nothing is meant to get here. Whoever waits is told all the same, and so is whoever asks for /health.
+            log_fault(_log, "the engine's thread ends; nothing is served any more", error)
+            if self._lanes is not None:
+                self._guarded(Lanes.close)
+                self._lanes.fail_all(error)
+
     def _loop(self) -> None:
         while self._deadline is None:
             self._work()
@@ -104,7 +114,10 @@ class EngineThread:
         for job in self._jobs:
             job()
         if self._release is not None:
-            self._release()
+            try:
+                self._release()
+            except BaseException as error:
+                log_fault(_log, "not everything could be released", error)
 
     def _work(self) -> bool:
         """Run one job, or one turn of the lanes; waits when there is neither. ``False`` when the lanes are done."""
@@ -128,10 +141,7 @@ class EngineThread:
             return None
         try:
             return method(self._lanes)
-        except Exception as error:
+        except BaseException as error:  # SystemExit too: a plugin's code is no reason to end the thread
             log_fault(_log, "the lanes failed; every stream is ended", error)
-        try:
-            self._lanes.end_all(Failed("the server failed while making this reply"))
-        except Exception as error:
-            log_fault(_log, "the streams could not be ended", error)
+            self._lanes.fail_all(error)
         return None

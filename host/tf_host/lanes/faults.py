@@ -22,7 +22,7 @@ class Failures:
     last: str = ""
 
 
-def log_fault(logger: logging.Logger, message: str, error: Exception) -> None:
+def log_fault(logger: logging.Logger, message: str, error: BaseException) -> None:
     """Log ``message`` with the error's traceback as text.
 
     Not as ``exc_info``: whoever keeps a log record would keep the traceback's frames, and with them the caches of the

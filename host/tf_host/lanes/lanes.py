@@ -16,6 +16,7 @@ from tf_host.lanes.depths import Depths, FixedDepths
 from tf_host.lanes.drafting import GRAMMAR, Drafting
 from tf_host.lanes.endings import Observer, Observers, log_end, reply_done, stream_done
 from tf_host.lanes.faults import log_fault
+from tf_host.lanes.fence import Fence
 from tf_host.lanes.reading import PromptReading
 from tf_host.lanes.rounds import TARGET, Landed, Rounds
 from tf_host.lanes.sources import Source
@@ -70,7 +71,7 @@ class Lanes:
         drawer: Drawer,
         admission: Admission,
         *,
-        proposers: Sequence[Proposer] = (),
+        proposers: Sequence[Proposer | Fence] = (),
         depths: Depths | None = None,
         states: KeptStates | None = None,
         observers: Sequence[Observer] = (),
@@ -155,10 +156,21 @@ class Lanes:
             self._leave(stream, "error", _SHUTTING_DOWN)
 
     def end_all(self, event: Failed = _SHUTTING_DOWN) -> None:
-        """End every stream with ``event``."""
-        self._take_in()
+        """End every stream with ``event``, each whatever happens to the others."""
+        with self._lock:
+            self._waiting.extend(self._inbox)
+            self._inbox.clear()
         for stream in [*self._waiting, *self._reading, *self._decoding]:
-            self._leave(stream, "error", event)
+            try:
+                self._leave(stream, "error", event)
+            except BaseException as error:
+                log_fault(_log, f"stream {stream.number} was ended, and not all of it freed", error)
+                stream.client.send(event)
+
+    def fail_all(self, error: BaseException) -> None:
+        """End every stream because of a fault that belongs to none of them."""
+        self._totals.last_error = f"the lanes failed: {type(error).__name__}: {error}"
+        self.end_all(Failed("the server failed while making this reply"))
 
     def _take_in(self) -> None:
         while self._inbox:
@@ -281,11 +293,11 @@ class Lanes:
         self._rounds.settle(stream)
         try:
             self._admitting.release(stream)
-        except Exception as error:
+            self._totals.ledger = dict(self._admission.used())
+        except BaseException as error:  # whatever the ledger does, its client is told
             log_fault(_log, f"releasing stream {stream.number} failed", error)
         self._depths.forget(stream.number)
         self._head_must_wait = False
-        self._totals.ledger = dict(self._admission.used())
         done = stream_done(stream, reason, event.message if isinstance(event, Failed) else None)
         self._totals.stream(done)
         stream.client.send(event)
@@ -305,7 +317,7 @@ def _queue_full(waiting: int) -> Failed:
     )
 
 
-def _check_names(proposers: Sequence[Proposer]) -> None:
+def _check_names(proposers: Sequence[Proposer | Fence]) -> None:
     names = [proposer.name for proposer in proposers]
     for name in names:
         if names.count(name) > 1 or name in (TARGET, GRAMMAR):

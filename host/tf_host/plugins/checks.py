@@ -35,12 +35,18 @@ def checked(found: Found, named: object) -> tuple[type[Plugin], tuple[str, ...]]
             f"{named.__name__} does not state the plugin API that it was written for",
             f"its class needs the line api_version = {API_VERSION}",
         )
-    if named.api_version != API_VERSION:
-        older = isinstance(named.api_version, int) and named.api_version < API_VERSION
+    stated: object = named.api_version
+    if not isinstance(stated, int):
         raise found.failed(
             "import",
-            f"it was written for plugin API {named.api_version!r}, and this host has {API_VERSION}",
-            f"upgrade {found.distribution}" if older else "upgrade tf-plugins",
+            f"the api_version of {named.__name__} is {stated!r} and not a whole number",
+            f"its class needs the line api_version = {API_VERSION}",
+        )
+    if stated != API_VERSION:
+        raise found.failed(
+            "import",
+            f"it was written for plugin API {stated!r}, and this host has {API_VERSION}",
+            f"upgrade {found.distribution}" if stated < API_VERSION else "upgrade tf-plugins",
         )
     hooks = tuple(sorted(_hooks(found, named)))
     if not hooks:

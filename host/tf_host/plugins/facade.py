@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import inspect
 import logging
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import pluggy
 
-from tf_host.plugins.discover import discover
+from tf_host.plugins.answers import fault_of, name_fault, refusal_fault
+from tf_host.plugins.discover import Found, discover
 from tf_host.plugins.info import PluginInfo
 from tf_host.plugins.load import FAILURES, LoadedPlugin, available, load, one_line
 from tf_host.settings import ServerSettings
-from tf_plugins import ENTRY_POINT_GROUP, PluginError, TfError, hookspecs
+from tf_plugins import ENTRY_POINT_GROUP, PluginError, Refused, TfError, hookspecs
 from tf_plugins.types import (
     Admission,
     Family,
@@ -42,6 +44,7 @@ class Plugins:
     def __init__(self, loaded: Sequence[LoadedPlugin]) -> None:
         self._loaded = tuple(loaded)
         self._reported: set[tuple[str, str, type[BaseException]]] = set()
+        self._givers: dict[str, Found] = {}
         manager = pluggy.PluginManager(ENTRY_POINT_GROUP)
         manager.add_hookspecs(hookspecs)
         for one in self._loaded:
@@ -67,6 +70,10 @@ class Plugins:
     def names(self) -> tuple[str, ...]:
         """Names of the plugins in use, in order."""
         return tuple(one.name for one in self._loaded)
+
+    def unused(self) -> tuple[str, ...]:
+        """Names of plugins that are installed and not in use."""
+        return tuple(name for name in discover() if name not in self.names)
 
     def rows(self) -> tuple[PluginInfo, ...]:
         """The plugins in use in their order, then those that are installed and not in use."""
@@ -94,12 +101,16 @@ class Plugins:
         """All proposers, in the order that they are asked; those already made are released when one fails."""
         made: list[Proposer] = []
         try:
-            self._collect("proposers", Proposer, made, target=target)
+            self._givers = self._collect("proposers", Proposer, made, target=target)
         except BaseException:
             for proposer in reversed(made):
                 _release(proposer)
             raise
         return tuple(made)
+
+    def giver(self, proposer: str) -> Found:
+        """The plugin that gave the proposer of this name."""
+        return self._givers[proposer]
 
     # deciders
 
@@ -108,8 +119,8 @@ class Plugins:
         for one, answer in self._answers("admission", resources=resources):
             if answer is None:
                 continue
-            if lacking := _lacking(answer, Admission):
-                raise one.found.failed("admission", f"its answer has no {lacking}", "return an Admission")
+            if fault := fault_of(answer, Admission):
+                raise one.found.failed("admission", fault, "return an Admission")
             admission: Admission = answer
             return admission
         raise TfError("no plugin in use decides on admission\nhint: add llama-budget to use_plugins")
@@ -117,20 +128,19 @@ class Plugins:
     def refuse_start(self, start: StartFacts) -> Refusal | None:
         """The first reason not to start."""
         for one, answer in self._answers("refuse_start", start=start):
-            if isinstance(answer, Refusal):
-                return answer
+            _check_refusal(one, "refuse_start", answer)
             if answer is not None:
-                raise _no_refusal(one, "refuse_start", answer)
+                refusal: Refusal = answer
+                return refusal
         return None
 
     def refuse_request(self, request: RequestFacts) -> Refusal | None:
         """The first reason not to serve a request; a plugin that fails refuses it with HTTP 500."""
         for one, caller in self._callers.get("refuse_request", ()):
             try:
-                answer = caller(request=request)
-                if answer is not None and not isinstance(answer, Refusal):
-                    raise _no_refusal(one, "refuse_request", answer)
-            except FAILURES as error:
+                answer = caller(request=dataclasses.replace(request, body=copy.deepcopy(request.body)))
+                _check_refusal(one, "refuse_request", answer, of_request=True)
+            except BaseException as error:  # not the main thread: whatever this is, the plugin raised it
                 self._report(one, "refuse_request", error)
                 return Refusal(
                     "plugin_error",
@@ -139,44 +149,49 @@ class Plugins:
                     status=500,
                 )
             if answer is not None:
-                return answer
+                refusal: Refusal = answer
+                return refusal
         return None
 
     # observers
 
     def round_done(self, round: RoundDone) -> None:
         """Tell all plugins; what they raise is logged."""
-        self._tell("round_done", round=round)
+        self._tell("round_done", lambda: {"round": _own(round)})
 
     def stream_done(self, stream: StreamDone) -> None:
         """Tell all plugins; what they raise is logged."""
-        self._tell("stream_done", stream=stream)
+        self._tell("stream_done", lambda: {"stream": _own(stream)})
 
-    def _collect(self, hook: str, kind: type[Any], into: list[Any], **facts: Any) -> None:
-        """Add every plugin's objects, in order; each is in ``into`` before it is looked at."""
-        givers: dict[str, str] = {}
+    def _collect(self, hook: str, kind: type[Any], into: list[Any], **facts: Any) -> dict[str, Found]:
+        """Add every plugin's objects, in order; each is in ``into`` before it is looked at. Who gave each, by name."""
+        givers: dict[str, Found] = {}
         for one, answer in self._answers(hook, **facts):
             if isinstance(answer, str) or not isinstance(answer, Sequence):
                 cause = f"it returned {type(answer).__name__} and not a sequence of {kind.__name__}"
                 raise one.found.failed(hook, cause, "return a tuple or a list, empty for nothing")
             into.extend(answer)
             for item in answer:
-                if lacking := _lacking(item, kind):
-                    cause = f"its {type(item).__name__} is no {kind.__name__}: it has no {lacking}"
-                    raise one.found.failed(hook, cause, f"see tf_plugins.types.{kind.__name__}")
+                if fault := fault_of(item, kind) or name_fault(item, kind):
+                    raise one.found.failed(hook, fault, f"see tf_plugins.types.{kind.__name__}")
                 if (giver := givers.get(item.name)) is not None:
-                    cause = f"it gives the name {item.name!r}, and plugin {giver!r} gives it too"
+                    cause = f"it gives the name {item.name!r}, and plugin {giver.name!r} gives it too"
                     raise one.found.failed(hook, cause, "take one of the two out of use")
-                givers[item.name] = one.name
+                givers[item.name] = one.found
+        return givers
 
     def _answers(self, hook: str, **facts: Any) -> Iterator[tuple[LoadedPlugin, Any]]:
         """Each plugin's own answer; what a plugin raises becomes an error that names it."""
         for one, caller in self._callers.get(hook, ()):
             try:
                 answer = caller(**facts)
-            except TfError:
+            except TfError as error:
+                if isinstance(error, Refused):
+                    _check_refusal(one, hook, error.refusal)
                 raise
-            except FAILURES as error:
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    raise  # somebody's Ctrl-C; on other threads it is the plugin's
                 hint = f"report it to the authors of {one.found.distribution}, or take {one.name!r} out of use"
                 raise one.found.failed(hook, one_line(error), hint) from error
             if isinstance(answer, list) and not _first_result(hook):  # pluggy lists the answers that are not None
@@ -184,11 +199,11 @@ class Plugins:
             else:
                 yield one, answer
 
-    def _tell(self, hook: str, **facts: Any) -> None:
+    def _tell(self, hook: str, facts: Callable[[], dict[str, Any]]) -> None:
         for one, caller in self._callers.get(hook, ()):
             try:
-                caller(**facts)
-            except FAILURES as error:
+                caller(**facts())
+            except BaseException as error:  # the engine's thread: no signal is handled there
                 self._report(one, hook, error)
 
     def _report(self, one: LoadedPlugin, hook: str, error: BaseException) -> None:
@@ -197,6 +212,9 @@ class Plugins:
         if kind in self._reported:
             return
         self._reported.add(kind)
+        if isinstance(error, PluginError):  # the host's own words: they name the plugin, and no code is to blame
+            log.error("%s; further ones of this kind are not logged", error)
+            return
         log.error(
             "plugin %r (%s %s) failed in %s: %s; further ones of this kind are not logged",
             one.name,
@@ -213,20 +231,19 @@ def _first_result(hook: str) -> bool:
     return bool(spec["firstresult"])
 
 
-def _no_refusal(one: LoadedPlugin, hook: str, answer: object) -> PluginError:
-    return one.found.failed(hook, f"it returned {type(answer).__name__}", "return a Refusal, or None for no objection")
+def _check_refusal(one: LoadedPlugin, hook: str, answer: object, *, of_request: bool = False) -> None:
+    if answer is not None and (fault := refusal_fault(answer, of_request=of_request)):
+        what = "return a Refusal, or None for no objection"
+        raise one.found.failed(hook, fault, "see tf_plugins.types.Refusal" if isinstance(answer, Refusal) else what)
 
 
-def _lacking(item: object, kind: type[Any]) -> str | None:
-    """The first member of a protocol that an object lacks; for a dataclass, its name."""
-    if dataclasses.is_dataclass(kind):
-        return None if isinstance(item, kind) else f"type {kind.__name__}"
-    members = [name for name in (*inspect.get_annotations(kind), *vars(kind)) if not name.startswith("_")]
-    return next((name for name in members if not hasattr(item, name)), None)
+def _own(event: Any) -> Any:
+    """An observer's own copy: what it does to it is seen by no other."""
+    return dataclasses.replace(event, drafted=dict(event.drafted), kept=dict(event.kept))
 
 
 def _release(proposer: Proposer) -> None:
-    if not hasattr(proposer, "release"):  # a plugin may have returned anything
+    if isinstance(proposer, type) or not hasattr(proposer, "release"):  # a plugin may have returned anything
         return
     try:
         proposer.release()

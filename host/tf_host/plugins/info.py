@@ -37,8 +37,14 @@ def as_json(rows: Sequence[PluginInfo]) -> str:
 def as_table(rows: Sequence[PluginInfo]) -> str:
     """The rows as a table for people, what failed explained below it."""
     cells = [("name", "distribution", "version", "state", "hooks")]
-    cells += [(row.name, row.distribution, row.version, row.state, ", ".join(row.hooks) or "-") for row in rows]
+    cells += [(row.name, row.distribution, row.version, row.state, _hooks(row)) for row in rows]
     widths = [max(len(line[column]) for line in cells) for column in range(5)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     lines += [f"\n{row.error}" for row in rows if row.error]
     return "\n".join(lines)
+
+
+def _hooks(row: PluginInfo) -> str:
+    if row.state == "available":
+        return "(not imported)"  # what it implements is known once it is in use
+    return ", ".join(row.hooks) or "-"

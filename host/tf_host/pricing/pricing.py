@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from tf_host.lanes.depths import FORCED, READING, DraftSample, Offer, RoundSample, StreamView
+from tf_host.lanes.fence import Fence
 from tf_host.pricing.aside import FIRST
 from tf_host.pricing.chains import ChainCosts
 from tf_host.pricing.depth import alone, landed, rate, together
@@ -14,11 +14,8 @@ from tf_host.pricing.means import OUTLIER, Mean
 from tf_host.pricing.rounds import RoundCosts
 from tf_host.pricing.streams import Streams
 from tf_plugins.rows import RowPlan
-from tf_plugins.types import Proposer
 
 __all__ = ["Pricing"]
-
-_log = logging.getLogger(__name__)
 
 DEEPER_EVERY = 8
 """A stream alone tries one depth more once in so many drafted rounds."""
@@ -53,10 +50,10 @@ class Pricing:
 
     Args:
         plan: the served row plan.
-        proposers: the proposers, in the order they are asked.
+        proposers: the proposers behind their fences, in the order they are asked.
     """
 
-    def __init__(self, plan: RowPlan, proposers: Sequence[Proposer]) -> None:
+    def __init__(self, plan: RowPlan, proposers: Sequence[Fence]) -> None:
         self._plan = plan
         self._proposers = proposers
         self._rounds = RoundCosts(plan)
@@ -81,10 +78,7 @@ class Pricing:
         if not self._rounds.widest or (len(streams) == 1 and self._rounds.age(1) is None):
             return {}
         for chain, proposer in zip(self._chains, self._proposers, strict=True):
-            try:
-                chain.reported = proposer.costs()
-            except Exception:  # a stranger's: priced by the stopwatch alone
-                _log.debug("proposer %r reports no costs", proposer.name, exc_info=True)
+            chain.reported = proposer.costs()
         return {view.id: view.most for view in streams}
 
     def choose(self, stream: StreamView, proposer: int) -> int:

@@ -19,15 +19,17 @@ from tf_host.exact.verdict import verdict_key
 from tf_host.http import Metrics
 from tf_host.lanes import EngineThread, Lanes, Limits
 from tf_host.lanes.depths import Depths, FixedDepths, NoDrafts
+from tf_host.lanes.fence import Fence
 from tf_host.plugins import Plugins
 from tf_host.pricing import Pricing
 from tf_host.prompts import PromptStore
 from tf_host.sampling import Drawer
 from tf_host.settings import ServerSettings
 from tf_host.start.composed import Composed
+from tf_host.start.fencing import fenced
 from tf_host.start.rehearsal import rehearse
 from tf_host.text import Text, load_text
-from tf_plugins import Refused, TfError
+from tf_plugins import Refused
 from tf_plugins.folders import cache_folder
 from tf_plugins.rows import RowPlan
 from tf_plugins.types import Device, Model, Progress, Proposer, Refusal, Resources, StartFacts, TargetFacts
@@ -126,11 +128,13 @@ def _on_engine(
             )
         )
         for proposer in reversed(proposers):
-            owned.callback(proposer.release)
+            owned.callback(Fence(proposer).release)
     states = PromptStore(model, plan, _gib(settings.prompt_cache_gib), settings.prompt_cache_dir, verdict.key)
 
+    fences = fenced(plugins, proposers, context, device_memory(device))
+
     def bytes_for(tokens: int) -> int:
-        return model.cache_bytes(tokens) + sum(_fresh_bytes(proposer, tokens) for proposer in proposers)
+        return model.cache_bytes(tokens) + sum(fence.fresh(tokens) for fence in fences)
 
     gc.collect()  # the probe's caches are no weights
     admission = plugins.admission(
@@ -143,12 +147,12 @@ def _on_engine(
             parallel=streams,
             stream_bytes=bytes_for(context),
             bytes_for=bytes_for,
-            shedding={proposer.name: proposer for proposer in proposers},
+            shedding={fence.name: fence for fence in fences},
             states=states,
         )
     )
     owned.callback(states.flush)
-    depths = _depths(settings, proposers, plan)
+    depths = _depths(settings, fences, plan)
 
     metrics = Metrics()
 
@@ -158,7 +162,7 @@ def _on_engine(
             plan,
             drawer,
             admission,
-            proposers=proposers,
+            proposers=fences,
             depths=using,
             states=states if observed else None,
             observers=(plugins, metrics) if observed else (),
@@ -228,7 +232,7 @@ def _prove(
     return verdict, plan
 
 
-def _depths(settings: ServerSettings, proposers: tuple[Proposer, ...], plan: RowPlan) -> Depths:
+def _depths(settings: ServerSettings, proposers: Sequence[Fence], plan: RowPlan) -> Depths:
     if not proposers:
         return NoDrafts()
     if settings.draft_depth is not None:
@@ -242,17 +246,6 @@ def _rehearsed(text: Text) -> Sequence[int]:
         with suppress(Refused):  # a template may want other messages, and they may come
             return text.chat([{"role": "user", "content": REQUEST}]).ids
     return text.encode(SAMPLE, special=False)
-
-
-def _fresh_bytes(proposer: Proposer, tokens: int) -> int:
-    """Bytes of a proposer's state for a stream; one that cannot say stops the start with its name."""
-    try:
-        return proposer.growth((), tokens).new
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        raise TfError(
-            f"proposer {proposer.name!r} failed in growth: {cause}\nhint: report it to its authors"
-        ) from error
 
 
 def _gib(value: float | None) -> int | None:

@@ -18,6 +18,7 @@ from tf_host.plugins.tables import parse
 from tf_host.prompts import PromptStore
 from tf_host.requests import Delta, Done, Event, Failed, GenerateRequest, Sampling
 from tf_host.sampling import Drawer
+from tf_host.start.fencing import fenced
 from tf_host.testing.family import END, VOCAB, BytesPlugin, byte_checkpoint
 from tf_host.testing.model import ByteModel
 from tf_plugins import ENTRY_POINT_GROUP, Plugin
@@ -37,6 +38,7 @@ PLAN = RowPlan(
 """A plan in small: bucket edges, cache lengths and prompt chunks come every few tokens."""
 
 _TIMEOUT_S = 60.0
+_MEMORY = 16 << 30
 
 
 class FakeServer:
@@ -159,12 +161,14 @@ def _lanes(plugins: Plugins, made: list[Proposer]) -> Lanes:
     )
     states = PromptStore(model, PLAN)
 
+    fences = fenced(plugins, made, PLAN.context, _MEMORY)
+
     def bytes_for(tokens: int) -> int:
-        return model.cache_bytes(tokens) + sum(proposer.growth((), tokens).new for proposer in made)
+        return model.cache_bytes(tokens) + sum(fence.fresh(tokens) for fence in fences)
 
     admission = plugins.admission(
         Resources(
-            memory=16 << 30,
+            memory=_MEMORY,
             weights=0,
             limit=None,
             states_limit=None,
@@ -172,7 +176,7 @@ def _lanes(plugins: Plugins, made: list[Proposer]) -> Lanes:
             parallel=4,
             stream_bytes=bytes_for(PLAN.context),
             bytes_for=bytes_for,
-            shedding={proposer.name: proposer for proposer in made},
+            shedding={fence.name: fence for fence in fences},
             states=states,
         )
     )
@@ -182,7 +186,7 @@ def _lanes(plugins: Plugins, made: list[Proposer]) -> Lanes:
         PLAN,
         drawer,
         admission,
-        proposers=made,
+        proposers=fences,
         depths=FixedDepths(15),
         states=states,
         observers=(plugins,),

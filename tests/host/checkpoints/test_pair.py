@@ -28,6 +28,9 @@ class FakePlugins:
     def checkpoints(self) -> list[NamedCheckpoint]:
         return self._named
 
+    def unused(self) -> tuple[str, ...]:
+        return ("spare",)
+
 
 def quiet(doing: str, done: float) -> None:
     pass
@@ -41,6 +44,11 @@ def said(line: str, plugins: FakePlugins) -> str:
     with pytest.raises(Refused) as caught:
         chosen(line, plugins)
     return str(caught.value)
+
+
+def test_a_plugin_that_is_not_in_use_may_give_the_name() -> None:
+    message = said("spare", FakePlugins([]))
+    assert message.endswith("\nhint: the plugin spare is installed and not in use: --add-plugins spare")
 
 
 def test_the_first_family_that_recognises_it(make_folder: Make, make_family: Any) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.fakes.model import FakeModel
 from tests.fakes.reading import Sink
 from tf_host.lanes import EngineThread, Lanes
 from tf_host.requests import Done, Event, Handle
+from tf_plugins.types import Demand
 
 
 @pytest.fixture
@@ -152,6 +154,99 @@ def test_a_fault_of_the_lanes_themselves_ends_streams_and_not_the_thread(
     wait(lambda: second.ended)
     assert second.done.reason == "length"
     assert "the lanes failed" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_plugin_s_exit_ends_streams_and_not_the_thread(
+    error: BaseException, engine: EngineThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Leaves(CountAdmission):
+        leaving = True
+
+        def admit(self, demand: Demand) -> bool:
+            if self.leaving:
+                raise error
+            return super().admit(demand)
+
+        def release(self, stream: int) -> None:
+            if self.leaving:
+                raise error
+            super().release(stream)
+
+    admission = Leaves()
+    engine.serve(make_lanes(admission=admission))
+    first, second = Sink(), Sink()
+    engine.submit(request([1], 3), first)
+    wait(lambda: first.ended)
+    assert first.failed.status == 500
+    snapshot = engine.snapshot()
+    assert snapshot is not None
+    assert (snapshot.waiting, snapshot.last_error) == (0, f"the lanes failed: {type(error).__name__}: {error}")
+    assert "the lanes failed; every stream is ended" in caplog.text
+    admission.leaving = False
+    engine.submit(request([1], 3), second)
+    wait(lambda: second.ended)
+    assert second.done.reason == "length"
+
+
+def test_every_stream_is_told_although_the_ledger_fails_at_the_end_of_each(engine: EngineThread) -> None:
+    class Lost(CountAdmission):
+        def used(self) -> Mapping[str, int]:
+            if self.order:
+                raise SystemExit(3)
+            return super().used()
+
+    engine.serve(make_lanes(admission=Lost()))
+    sinks = [Sink() for _ in range(3)]
+    for sink in sinks:
+        engine.submit(request([1], 30), sink)
+    wait(lambda: all(sink.ended for sink in sinks))
+    assert [sink.failed.status for sink in sinks] == [500] * 3
+
+
+@pytest.mark.parametrize("method", ["release", "used"])
+def test_a_ledger_that_fails_at_the_end_of_a_reply_does_not_cost_it(method: str, engine: EngineThread) -> None:
+    def exits(*_: object) -> None:
+        raise SystemExit(3)
+
+    admission = CountAdmission()
+    engine.serve(make_lanes(slow_model(0.01), admission=admission))
+    sink, wanted = Sink(), request([1], 10)
+    engine.submit(wanted, sink)
+    wait(lambda: sink.tokens)
+    setattr(admission, method, exits)
+    wait(lambda: sink.ended)
+    assert sink.tokens == naive(wanted)[0]
+    assert sink.done.reason == "length"
+
+
+def test_whatever_ends_the_thread_ends_every_stream(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, model = EngineThread(), FakeModel()
+    model.on_verify = lambda windows: time.sleep(0.01)
+    engine.serve(make_lanes(model))
+    running, late = Sink(), Sink()
+    engine.submit(request([1], 190), running)
+    wait(lambda: running.tokens)
+    work = engine._work
+    monkeypatch.setattr(engine, "_work", lambda: (work(), 1 // 0)[1])
+    wait(lambda: running.ended)
+    wait(lambda: not engine.alive)
+    assert running.failed.status == 500
+    snapshot = engine.snapshot()
+    assert snapshot is not None
+    assert "ZeroDivisionError" in (snapshot.last_error or "")
+    assert "the engine's thread ends" in caplog.text
+    engine.submit(request([1], 3), late)
+    assert late.failed.status == 503
+
+
+def test_a_release_that_exits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    engine = EngineThread()
+    engine.stop(0, lambda: sys.exit(3))
+    assert "not everything could be released" in caplog.text
+    assert "SystemExit: 3" in caplog.text
 
 
 def test_a_handle_brings_events_to_its_event_loop(engine: EngineThread) -> None:

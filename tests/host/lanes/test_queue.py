@@ -9,7 +9,7 @@ from tests.fakes.model import PLAN, FakeModel
 from tests.fakes.proposers import FakeProposer, always
 from tests.fakes.reading import Sink
 from tf_host.lanes import Limits
-from tf_plugins.types import Demand
+from tf_plugins.types import Demand, Refusal
 
 BYTES = FakeModel().cache_bytes
 
@@ -96,6 +96,15 @@ def test_a_request_past_the_context_is_refused_with_the_numbers() -> None:
 def test_an_empty_prompt_is_refused() -> None:
     [sink] = decode(make_lanes(), request([], 5))
     assert sink.failed.status == 400
+
+
+def test_a_refusal_that_cannot_be_sent_is_a_failure_of_the_server() -> None:
+    admission = CountAdmission()
+    admission.never = lambda demand: Refusal("no", "no", "no", status=9_999)  # type: ignore[method-assign]
+    lanes = make_lanes(admission=admission)
+    [sink] = decode(lanes, request([1], 3))
+    assert sink.failed.status == 500
+    assert "in never: the status of its Refusal is 9999" in (lanes.snapshot().last_error or "")
 
 
 def test_a_failed_allocation_fails_its_stream_alone_and_gives_everything_back() -> None:

@@ -17,6 +17,15 @@ class Base(Plugin):
     api_version = 1
 
 
+def test_a_version_that_is_no_number() -> None:
+    class Text(Base):
+        api_version = "1"  # type: ignore[assignment]
+
+    assert said(Text) == (
+        "import: the api_version of Text is '1' and not a whole number\nhint: its class needs the line api_version = 1"
+    )
+
+
 def said(named: object) -> str:
     with pytest.raises(PluginError) as caught:
         checked(FOUND, named)

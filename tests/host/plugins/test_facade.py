@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tf_host.lanes import drafting, rounds
 from tf_host.plugins import Found, LoadedPlugin, Plugins
 from tf_host.plugins.checks import HOOKS, checked
 from tf_plugins import Plugin, PluginError, Refused, TfError, hookimpl
-from tf_plugins.types import NamedCheckpoint, Refusal
+from tf_plugins.testing import request_facts
+from tf_plugins.types import NamedCheckpoint, Refusal, RoundDone, StreamDone
+from tf_plugins.types.proposer import RESERVED_NAMES
 
+ROUND = RoundDone(1, 4, 4, 0.1, {"copy": 3}, {"copy": 1})
+STREAM = StreamDone("r1", "stop", 5, 0, (1, 2), 1, 0.1, {"copy": 3}, {"copy": 1})
+EVENTS: dict[str, Any] = {"round_done": ROUND, "stream_done": STREAM}
 STOP = Refusal("no", "it is refused", "do not ask")
 
 
@@ -94,6 +102,19 @@ def test_an_exception_names_the_plugin(hook: str) -> None:
     assert isinstance(error.__cause__, ValueError)
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("hook", ["proposers", "admission"])
+def test_a_plugin_that_exits_on_the_engine_s_thread_is_named(hook: str, error: BaseException) -> None:
+    asked = plugins(bad={hook: error})
+    with ThreadPoolExecutor() as thread, pytest.raises(PluginError, match=rf"failed in {hook}: {type(error).__name__}"):
+        thread.submit(getattr(asked, hook), SimpleNamespace()).result()
+
+
+def test_ctrl_c_is_no_failure_of_a_plugin() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        plugins(bad={"checkpoints": KeyboardInterrupt()}).checkpoints()
+
+
 @pytest.mark.parametrize("hook", ["proposers", "admission"])
 def test_a_refusal_passes_as_it_is(hook: str) -> None:
     with pytest.raises(Refused) as caught:
@@ -133,6 +154,49 @@ def test_an_object_that_lacks_a_method() -> None:
 
     with pytest.raises(PluginError, match="its Half is no Proposer: it has no label"):
         plugins(a={"proposers": [Half()]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", [3, None, [], "", " a", "a\nb", 'a"b', "a'b", "a\\b", "a\x1b[31m", "target", "grammar"]
+)
+def test_a_proposer_is_not_called_so(name: Any) -> None:
+    with pytest.raises(PluginError) as caught:
+        plugins(bad={"proposers": [FakeProposer(name)]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+    assert (caught.value.plugin, caught.value.hook) == ("bad", "proposers")
+    assert caught.value.cause.startswith(f"its name {name!r} is ")
+
+
+@pytest.mark.parametrize("label", [3, "", "two\nlines"])
+def test_a_label_is_one_line_of_text(label: Any) -> None:
+    proposer = FakeProposer("good")
+    proposer.label = label
+    with pytest.raises(PluginError, match=r"its label .* is not one line of printable text"):
+        plugins(bad={"proposers": [proposer]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_a_name_may_be_any_printable_text() -> None:
+    for name in ("suffix-lookup 2", "entwürfe", "(x)"):
+        plugins(a={"proposers": [FakeProposer(name)]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_lanes_have_no_other_names_of_their_own() -> None:
+    assert {rounds.TARGET, drafting.GRAMMAR} == RESERVED_NAMES
+
+
+def test_a_class_is_no_object(caplog: pytest.LogCaptureFixture) -> None:
+    class Half(FakeProposer):
+        name = "half"
+
+    for hook, item in (("proposers", [Half]), ("admission", lambda facts: FakeAdmission)):
+        with pytest.raises(PluginError, match=r"its \w+ is a class and not an object"):
+            getattr(plugins(a={hook: item}), hook)(SimpleNamespace())
+    assert caplog.records == []
+
+
+def test_a_proposer_s_plugin_is_known() -> None:
+    asked = plugins(a={"proposers": [FakeProposer("x")]}, b={"proposers": [FakeProposer("y")]})
+    asked.proposers(SimpleNamespace())  # type: ignore[arg-type]
+    assert (asked.giver("x").distribution, asked.giver("y").distribution) == ("dist-a", "dist-b")
 
 
 def test_proposers_get_the_facts_and_keep_their_order() -> None:
@@ -179,7 +243,7 @@ def test_the_first_refusal_stands_and_ends_the_search() -> None:
         c={"refuse_start": note("c", other), "refuse_request": note("c", other)},
     )
     assert four.refuse_start(SimpleNamespace()) is STOP  # type: ignore[arg-type]
-    assert four.refuse_request(SimpleNamespace()) is STOP  # type: ignore[arg-type]
+    assert four.refuse_request(request_facts()) is STOP
     assert asked == ["a", "b", "a", "b"]
 
 
@@ -188,22 +252,83 @@ def test_a_decider_answers_a_refusal_or_none(answer: Any, caplog: pytest.LogCapt
     asked = plugins(a={"refuse_start": answer, "refuse_request": answer}, b={"refuse_start": STOP})
     with pytest.raises(PluginError, match=f"refuse_start: it returned {type(answer).__name__}"):
         asked.refuse_start(SimpleNamespace())  # type: ignore[arg-type]
-    refusal = asked.refuse_request(SimpleNamespace())  # type: ignore[arg-type]
+    refusal = asked.refuse_request(request_facts())
     assert refusal is not None
     assert (refusal.status, refusal.name) == (500, "plugin_error")
+    said = f"plugin 'a' (dist-a 1.0) failed in refuse_request: it returned {type(answer).__name__}"
+    assert caplog.messages == [
+        f"{said}\nhint: return a Refusal, or None for no objection; further ones of this kind are not logged"
+    ]
 
 
 def test_no_objection() -> None:
     asked = plugins(a={"refuse_start": None, "refuse_request": None})
     assert asked.refuse_start(SimpleNamespace()) is None  # type: ignore[arg-type]
-    assert asked.refuse_request(SimpleNamespace()) is None  # type: ignore[arg-type]
+    assert asked.refuse_request(request_facts()) is None
 
 
-def test_a_failed_look_at_a_request_refuses_it_with_500(caplog: pytest.LogCaptureFixture) -> None:
-    refusal = plugins(bad={"refuse_request": KeyError("x")}).refuse_request(SimpleNamespace())  # type: ignore[arg-type]
+BAD_REFUSALS = {
+    "name of its Refusal is None": Refusal(None, "no", "no"),  # type: ignore[arg-type]
+    "name of its Refusal is ''": Refusal("", "no", "no"),
+    "reason of its Refusal is ''": Refusal("no", "", "no"),
+    "reason of its Refusal is b'x'": Refusal("no", b"x", "no"),  # type: ignore[arg-type]
+    r"reason of its Refusal is '\ud800'": Refusal("no", "\ud800", "no"),
+    "hint of its Refusal is None": Refusal("no", "no", None),  # type: ignore[arg-type]
+    r"hint of its Refusal is '\udfff'": Refusal("no", "no", "\udfff"),
+    "param of its Refusal is 3": Refusal("no", "no", "no", param=3),  # type: ignore[arg-type]
+}
+BAD_STATUS = {
+    f"status of its Refusal is {status!r}": Refusal("no", "no", "no", status=status)  # type: ignore[arg-type]
+    for status in (0, 100, 200, 204, 399, 600, 9999, None, "403", 403.0, True)
+}
+
+
+@pytest.mark.parametrize("fault", [*BAD_REFUSALS, *BAD_STATUS])
+def test_a_refusal_that_cannot_be_sent_is_the_plugin_s_error(fault: str, caplog: pytest.LogCaptureFixture) -> None:
+    refusal = plugins(bad={"refuse_request": (BAD_REFUSALS | BAD_STATUS)[fault]}).refuse_request(request_facts())
+    assert refusal is not None
+    assert (refusal.name, refusal.status) == ("plugin_error", 500)
+    assert f"plugin 'bad' (dist-bad 1.0) failed in refuse_request: the {fault} and not" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("fault", BAD_REFUSALS)
+def test_a_start_is_not_refused_in_words_that_cannot_be_shown(fault: str) -> None:
+    refusal = BAD_REFUSALS[fault]
+    with pytest.raises(PluginError) as caught:
+        plugins(bad={"refuse_start": refusal}).refuse_start(SimpleNamespace())  # type: ignore[arg-type]
+    assert (caught.value.hook, fault in caught.value.cause) == ("refuse_start", True)
+    with pytest.raises(PluginError) as caught:
+        plugins(bad={"admission": Refused(refusal)}).admission(SimpleNamespace())  # type: ignore[arg-type]
+    assert (caught.value.hook, fault in caught.value.cause) == ("admission", True)
+
+
+def test_no_status_of_a_refused_start_is_read() -> None:
+    for refusal in BAD_STATUS.values():
+        assert plugins(a={"refuse_start": refusal}).refuse_start(SimpleNamespace()) is refusal  # type: ignore[arg-type]
+
+
+def test_each_plugin_gets_a_body_of_its_own() -> None:
+    seen: list[Any] = []
+
+    def forge(facts: Any) -> None:
+        seen.append(copy.deepcopy(facts.body))
+        facts.body["messages"][0]["content"] = "forged"
+        facts.body["more"] = 1
+
+    request = request_facts()
+    before = copy.deepcopy(request.body)
+    plugins(a={"refuse_request": forge}, b={"refuse_request": forge}).refuse_request(request)
+    assert seen == [before, before]
+    assert request.body == before
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), SystemExit("x"), KeyboardInterrupt("x")])
+def test_a_failed_look_at_a_request_refuses_it_with_500(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    refusal = plugins(bad={"refuse_request": error}).refuse_request(request_facts())
     assert refusal is not None
     assert (refusal.status, refusal.reason) == (500, "plugin 'bad' failed while it looked at the request")
-    assert "plugin 'bad' (dist-bad 1.0) failed in refuse_request: KeyError: 'x'" in caplog.text
+    assert f"plugin 'bad' (dist-bad 1.0) failed in refuse_request: {type(error).__name__}: {error}" in caplog.text
     assert "Traceback" in caplog.text
 
 
@@ -214,7 +339,7 @@ def test_the_first_admission_is_taken() -> None:
 
 
 def test_an_admission_must_be_one() -> None:
-    with pytest.raises(PluginError, match="its answer has no budget"):
+    with pytest.raises(PluginError, match="its list is no Admission: it has no budget"):
         plugins(a={"admission": []}).admission(SimpleNamespace())  # type: ignore[arg-type]
 
 
@@ -227,26 +352,41 @@ def test_without_an_admission_nothing_starts() -> None:
 
 
 @pytest.mark.parametrize("hook", ["round_done", "stream_done"])
-@pytest.mark.parametrize("error", [ValueError("bad day"), SystemExit(3)])
+@pytest.mark.parametrize("error", [ValueError("bad day"), SystemExit(3), KeyboardInterrupt()])
 def test_what_an_observer_raises_goes_no_further(
     hook: str, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[str] = []
-    asked = plugins(a={hook: error}, b={hook: lambda event: told.append(event)})
-    for event in ("1", "2"):
-        getattr(asked, hook)(event)
-    assert told == ["1", "2"]
+    told: list[Any] = []
+    asked = plugins(a={hook: error}, b={hook: told.append})
+    for _ in range(2):
+        getattr(asked, hook)(EVENTS[hook])
+    assert told == [EVENTS[hook]] * 2
     assert caplog.text.count(f"plugin 'a' (dist-a 1.0) failed in {hook}: {type(error).__name__}") == 1
     assert "Traceback" in caplog.text
 
 
 def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(event: Exception) -> None:
-        raise event
+    errors = [ValueError(1), ValueError(2), KeyError(3)] * 2
+
+    def fail(event: Any) -> None:
+        raise errors.pop()
 
     asked = plugins(a={"round_done": fail, "stream_done": fail})
     with caplog.at_level(logging.ERROR):
-        for event in (ValueError(1), ValueError(2), KeyError(3)):
-            asked.round_done(event)  # type: ignore[arg-type]
-            asked.stream_done(event)  # type: ignore[arg-type]
+        for _ in range(3):
+            asked.round_done(ROUND)
+        for _ in range(3):
+            asked.stream_done(STREAM)
     assert len(caplog.records) == 4
+
+
+@pytest.mark.parametrize("hook", ["round_done", "stream_done"])
+def test_an_observer_changes_nothing_for_the_next(hook: str) -> None:
+    def forge(event: Any) -> None:
+        event.drafted["copy"] = 10**9
+        event.kept["mine"] = 1
+
+    told: list[Any] = []
+    event = copy.deepcopy(EVENTS[hook])
+    getattr(plugins(a={hook: forge}, b={hook: told.append}), hook)(event)
+    assert (told, event) == ([EVENTS[hook]], EVENTS[hook])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -174,6 +175,7 @@ def test_survey(install: Install) -> None:
     assert spare not in sys.modules
     table = as_table(rows)
     assert "ValueError: bad day" in table
+    assert re.search(r"^spare +tf-plugin-spare +9 +available +\(not imported\)$", table, re.MULTILINE)
     assert table.splitlines()[0].split() == ["name", "distribution", "version", "state", "hooks"]
     assert '"state": "failed"' in as_json(rows)
 
@@ -181,7 +183,10 @@ def test_survey(install: Install) -> None:
 def test_rows_of_a_running_server(install: Install) -> None:
     install(GOOD)
     install(GOOD, distribution="tf-plugin-spare", entries="spare = {module}:Mine")
-    rows = Plugins.load(named("mine")).rows()
+    plugins = Plugins.load(named("mine"))
+    rows = plugins.rows()
+    assert "spare" in plugins.unused()
+    assert "mine" not in plugins.unused()
     assert [(row.name, row.state) for row in rows if row.name in ("mine", "spare")] == [
         ("mine", "loaded"),
         ("spare", "available"),

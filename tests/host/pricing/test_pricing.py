@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.priced_server import PLAN, Drafter
 from tf_host.lanes.depths import FORCED, DraftSample, Offer, Outcome, RoundSample, StreamView
+from tf_host.lanes.fence import Fence
 from tf_host.pricing import Pricing
 from tf_host.pricing.pricing import DEEPER_EVERY, STALE
 from tf_plugins.types import Costs
@@ -284,7 +285,7 @@ def test_a_failing_costs_call_is_no_reason_to_stop() -> None:
         def costs(self) -> Costs:
             raise RuntimeError("no")
 
-    pricing = Pricing(PLAN, [Broken(step=0.0)])
+    pricing = Pricing(PLAN, [Fence(Broken(step=0.0))])  # type: ignore[arg-type]
     time_rounds(pricing, seconds)
     assert pricing.plan([view()]) == {1: 15}
     assert pricing.choose(view(), 0) > 0
