@@ -18,6 +18,7 @@ from tf_host.lanes.endings import Observer, Observers, log_end, reply_done, stre
 from tf_host.lanes.faults import log_fault
 from tf_host.lanes.fence import Fence
 from tf_host.lanes.reading import PromptReading
+from tf_host.lanes.refusing import SHUTTING_DOWN, queue_full, refused, unfit
 from tf_host.lanes.rounds import TARGET, Landed, Rounds
 from tf_host.lanes.sources import Source
 from tf_host.lanes.states import KeptStates, NoStates
@@ -27,11 +28,9 @@ from tf_host.requests import Delta, Event, Failed, GenerateRequest
 from tf_host.sampling import Drawer
 from tf_plugins.errors import Refused
 from tf_plugins.rows import RowPlan
-from tf_plugins.types import Admission, Model, Proposer, Refusal
+from tf_plugins.types import Admission, Model, Proposer
 
 _log = logging.getLogger(__name__)
-
-_SHUTTING_DOWN = Failed("the server is shutting down", code="shutting_down", status=503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +106,11 @@ class Lanes:
             waiting = len(self._inbox) + len(self._waiting)
             # Those that can have a lane at once do not wait.
             most = self._limits.queue + self._admission.parallel - len(self._reading) - len(self._decoding)
-            refused = _SHUTTING_DOWN if not self._open else _queue_full(waiting) if waiting >= most else None
-            if refused is None:
+            answer = SHUTTING_DOWN if not self._open else queue_full(self._limits.queue) if waiting >= most else None
+            if answer is None:
                 self._inbox.append(Stream(next(self._numbers), request, client, time.perf_counter()))
-        if refused is not None:
-            client.send(refused)
+        if answer is not None:
+            client.send(answer)
 
     def step(self) -> bool:
         """One turn: let requests in, read a chunk, make a round; ``False`` when there is nothing left to do."""
@@ -153,9 +152,9 @@ class Lanes:
             self._open = False
         self._take_in()
         for stream in list(self._waiting):
-            self._leave(stream, "error", _SHUTTING_DOWN)
+            self._leave(stream, "error", SHUTTING_DOWN)
 
-    def end_all(self, event: Failed = _SHUTTING_DOWN) -> None:
+    def end_all(self, event: Failed = SHUTTING_DOWN) -> None:
         """End every stream with ``event``, each whatever happens to the others."""
         with self._lock:
             self._waiting.extend(self._inbox)
@@ -178,26 +177,12 @@ class Lanes:
                 stream = self._inbox.popleft()
                 self._waiting.append(stream)
             try:
-                refused = self._refusal(stream)
+                answer = unfit(stream, self._plan.context, self._admitting)
             except Exception as error:
                 self._fail([stream], "admission", error)
                 continue
-            if refused is not None:
-                self._leave(stream, "error", refused)
-
-    def _refusal(self, stream: Stream) -> Failed | None:
-        request = stream.request
-        if not request.prompt or request.max_tokens < 1:
-            return Failed("a request needs a prompt and at least one reply token", "invalid_request", 400)
-        if stream.most_positions > self._plan.context:
-            return Failed(
-                f"the prompt of {len(request.prompt)} tokens and a reply of up to {request.max_tokens} do not fit the "
-                f"context of {self._plan.context} tokens",
-                code="context_length_exceeded",
-                status=400,
-            )
-        refusal = self._admitting.refusal(stream)
-        return None if refusal is None else _refused(refusal)
+            if answer is not None:
+                self._leave(stream, "error", answer)
 
     def _let_go(self) -> None:
         for stream in [*self._waiting, *self._reading, *self._decoding]:
@@ -274,7 +259,7 @@ class Lanes:
     def _fail_one(self, stream: Stream, error: Exception) -> None:
         """One stream's own failure; ``Refused`` is what its request asked for, and no fault of the server."""
         if isinstance(error, Refused):
-            self._leave(stream, "error", _refused(error.refusal))
+            self._leave(stream, "error", refused(error.refusal))
         else:
             self._fail([stream], "decoding", error)
 
@@ -305,16 +290,6 @@ class Lanes:
         if self._limits.log_ends:
             waiting = len(self._inbox) + len(self._waiting)
             log_end(stream, done, self._totals.ledger, self._admission.budget, waiting)
-
-
-def _refused(refusal: Refusal) -> Failed:
-    return Failed(refusal.sentence, refusal.name, refusal.status, refusal.param)
-
-
-def _queue_full(waiting: int) -> Failed:
-    return Failed(
-        f"{waiting} requests are waiting already, the limit of --queue; try again later", "queue_full", status=503
-    )
 
 
 def _check_names(proposers: Sequence[Proposer | Fence]) -> None:

@@ -61,6 +61,7 @@ def test_a_full_queue_is_refused_with_503_and_later_requests_are_served() -> Non
     late = Sink()
     lanes.submit(request([7], 4), late)
     assert late.failed.code == "queue_full"
+    assert late.failed.message.startswith("2 requests are waiting already, the limit of --queue")
     run(lanes)
     assert {sink.done.reason for sink in sinks[:3]} == {"length"}
     assert decode(lanes, request([9], 4))[0].done.reason == "length"
