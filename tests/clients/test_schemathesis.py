@@ -34,7 +34,7 @@ def test_nothing_is_the_servers_fault(make_world: Callable[..., World], tmp_path
     world = make_world()
     world.says("once upon a time")
     done = run(
-        world, tmp_path, "--exclude-checks", "positive_data_acceptance", "--max-examples", "10", "--seed", "1",
+        world, tmp_path, "--exclude-checks", "positive_data_acceptance", "--max-examples", "6", "--seed", "1",
         "--suppress-health-check", "all",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -22,7 +22,7 @@ def size(backend: str) -> tuple[int, int]:
     """
     if os.environ.get("TF_TEST_FULL"):
         return 10, 128
-    return {"mkl": (10, 32), "mkl-plain": (5, 32)}.get(backend, (2, 16))
+    return {"mkl": (10, 32), "mkl-plain": (5, 32)}.get(backend, (2, 12))
 
 
 def ask(client: Client, prompt: str, temperature: float, tokens: int, **more) -> Reply:

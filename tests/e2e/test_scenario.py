@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.prompts import PROMPTS
 from tests.e2e.serving import Client, Parallel
 
-pytestmark = pytest.mark.exact
+pytestmark = [pytest.mark.exact, pytest.mark.slow]
 
 
 def test_join_queue_leave_refuse(drafted: Client, backend: str):
