@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import math
-import operator
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
+from tf_host.lanes import answers
 from tf_host.lanes.faults import Failures, log_fault, one_line
 from tf_plugins.types import Costs, Growth, Proposer, ReadsAhead
 
@@ -96,7 +95,7 @@ class Fence:
 
     def begin(self, context: int, room: int) -> None:
         """At start-up, learn what a stream of ``context`` tokens takes; what fails in that is raised."""
-        self._longest = _growth(self._proposer.growth((), context), room).new
+        self._longest = answers.growth(self._proposer.growth((), context), room).new
 
     def fresh(self, tokens: int) -> int:
         """Bytes of a new state, by arithmetic; a stream is never refused for more than the start made room for."""
@@ -108,7 +107,7 @@ class Fence:
         """Bytes that opening takes, at most ``room`` of them new; ``None`` where it is not to be opened."""
 
         def check(answer: Any) -> Growth:
-            growth = _growth(answer, room)
+            growth = answers.growth(answer, room)
             # The copy is one of a kept cache: with everything shed there is none to wait for room.
             if growth.copy and growth.copy > (kept := self.kept()):
                 raise ValueError(f"{growth.copy} bytes to copy, and it keeps {kept}")
@@ -118,7 +117,7 @@ class Fence:
 
     def kept(self) -> int:
         """Bytes kept for streams that ended, those left out that it was to free and did not."""
-        nbytes = self.ask("kept", check=whole) or 0
+        nbytes = self.ask("kept", check=answers.whole) or 0
         self._stuck = min(self._stuck, nbytes)
         return nbytes - self._stuck
 
@@ -128,7 +127,7 @@ class Fence:
         A stream that waited for bytes that never come would wait for ever.
         """
         before = self.kept()
-        answered = self.ask("shed", room, check=whole)
+        answered = self.ask("shed", room, check=answers.whole)
         if (over := self.kept() - room) > 0:
             self._stuck += over
             if answered is not None and self.failed("shed", f"shed: {over} bytes more are kept than there is room for"):
@@ -138,45 +137,14 @@ class Fence:
 
     def costs(self) -> Costs:
         """Its own measurements, or none."""
-        return self.ask("costs", check=_costs) or Costs()
+        return self.ask("costs", check=answers.costs) or Costs()
 
     def release(self) -> None:
         """Free everything."""
-        self.ask("release", check=done)
+        self.ask("release", check=answers.done)
 
     def _timed(self, method: str, seconds: float) -> None:
         if seconds > SLOW_S and not self._slow:
             self._slow = True
             text = "proposer %r took %.1f s in %s, and every stream waits for it%s; later ones are not logged"
             _log.warning(text, self.name, seconds, method, self._whose)
-
-
-def done(answer: Any) -> bool:
-    """Takes any answer: the call alone counts."""
-    return True
-
-
-def whole(value: Any) -> int:
-    """A whole number of at least 0."""
-    number = operator.index(value)
-    if number < 0:
-        raise ValueError(f"{number} is less than nothing")
-    return number
-
-
-def _growth(answer: Any, room: int | None) -> Growth:
-    if not isinstance(answer, Growth):
-        raise TypeError(f"its {type(answer).__name__} is no Growth")
-    growth = Growth(whole(answer.new), whole(answer.reused), whole(answer.copy))
-    if room is not None and growth.new > room:
-        raise ValueError(f"{growth.new} bytes for a stream do not fit the {room} that there may be")
-    return growth
-
-
-def _costs(answer: Any) -> Costs:
-    if not isinstance(answer, Costs):
-        raise TypeError(f"its {type(answer).__name__} is no Costs")
-    for value in (answer.step, answer.batch, answer.read):
-        if not math.isfinite(value) or value < 0:
-            raise ValueError(f"{value!r} is no time in seconds")
-    return Costs(float(answer.step), float(answer.batch), float(answer.read))

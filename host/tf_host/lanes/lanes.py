@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from tf_host.lanes.admitting import Admitting
 from tf_host.lanes.catching_up import CatchingUp
 from tf_host.lanes.depths import Depths, FixedDepths
-from tf_host.lanes.drafting import GRAMMAR, Drafting
+from tf_host.lanes.drafting import Drafting
 from tf_host.lanes.endings import Observer, Observers, log_end, reply_done, stream_done
 from tf_host.lanes.faults import log_fault
 from tf_host.lanes.fence import Fence
 from tf_host.lanes.reading import PromptReading
 from tf_host.lanes.refusing import SHUTTING_DOWN, queue_full, refused, unfit
-from tf_host.lanes.rounds import TARGET, Landed, Rounds
+from tf_host.lanes.rounds import Landed, Rounds
 from tf_host.lanes.sources import Source
 from tf_host.lanes.states import KeptStates, NoStates
 from tf_host.lanes.stream import Client, Stream, StreamFault
@@ -56,7 +56,7 @@ class Lanes:
         plan: the row plan.
         drawer: draws from the target's logits.
         admission: the owner of the ledger.
-        proposers: asked for drafts in this order.
+        proposers: asked for drafts in this order; their names differ (``tf_host.plugins`` sees to it).
         depths: how deep to draft.
         states: the kept prompt states.
         observers: told of every round and end.
@@ -76,7 +76,6 @@ class Lanes:
         observers: Sequence[Observer] = (),
         limits: Limits | None = None,
     ) -> None:
-        _check_names(proposers)
         sources = [Source(index, proposer, drawer.vocab) for index, proposer in enumerate(proposers)]
         self._plan = plan
         self._sources = sources
@@ -290,10 +289,3 @@ class Lanes:
         if self._limits.log_ends:
             waiting = len(self._inbox) + len(self._waiting)
             log_end(stream, done, self._totals.ledger, self._admission.budget, waiting)
-
-
-def _check_names(proposers: Sequence[Proposer | Fence]) -> None:
-    names = [proposer.name for proposer in proposers]
-    for name in names:
-        if names.count(name) > 1 or name in (TARGET, GRAMMAR):
-            raise ValueError(f"proposer name {name!r} is taken")

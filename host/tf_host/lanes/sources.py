@@ -7,8 +7,9 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from tf_host.lanes.answers import done, whole
 from tf_host.lanes.faults import Failures
-from tf_host.lanes.fence import Fence, done, whole
+from tf_host.lanes.fence import Fence
 from tf_plugins.types import Draft, DraftRequest, Growth, Outcome, Proposer
 
 _log = logging.getLogger(__name__)

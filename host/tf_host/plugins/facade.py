@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import pluggy
@@ -157,11 +157,11 @@ class Plugins:
 
     def round_done(self, round: RoundDone) -> None:
         """Tell all plugins; what they raise is logged."""
-        self._tell("round_done", lambda: {"round": _own(round)})
+        self._tell("round_done", round=round)
 
     def stream_done(self, stream: StreamDone) -> None:
         """Tell all plugins; what they raise is logged."""
-        self._tell("stream_done", lambda: {"stream": _own(stream)})
+        self._tell("stream_done", stream=stream)
 
     def _collect(self, hook: str, kind: type[Any], into: list[Any], **facts: Any) -> dict[str, Found]:
         """Add every plugin's objects, in order; each is in ``into`` before it is looked at. Who gave each, by name."""
@@ -199,10 +199,10 @@ class Plugins:
             else:
                 yield one, answer
 
-    def _tell(self, hook: str, facts: Callable[[], dict[str, Any]]) -> None:
+    def _tell(self, hook: str, **events: Any) -> None:
         for one, caller in self._callers.get(hook, ()):
             try:
-                caller(**facts())
+                caller(**{name: _own(event) for name, event in events.items()})
             except BaseException as error:  # the engine's thread: no signal is handled there
                 self._report(one, hook, error)
 

@@ -127,11 +127,8 @@ def _on_engine(
                 noise=drawer.noise,
             )
         )
-        for proposer in reversed(proposers):
-            owned.callback(Fence(proposer).release)
+    fences = fenced(plugins, proposers, owned, context, device_memory(device))
     states = PromptStore(model, plan, _gib(settings.prompt_cache_gib), settings.prompt_cache_dir, verdict.key)
-
-    fences = fenced(plugins, proposers, context, device_memory(device))
 
     def bytes_for(tokens: int) -> int:
         return model.cache_bytes(tokens) + sum(fence.fresh(tokens) for fence in fences)

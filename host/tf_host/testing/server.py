@@ -6,7 +6,7 @@ import codecs
 import itertools
 import queue
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -129,20 +129,16 @@ def fake_server(*plugins: type[Plugin], settings: Mapping[str, Any] | None = Non
     facade = Plugins([*used, _loaded(BytesPlugin, {})])
     engine = EngineThread()
     made: list[Proposer] = []
+    owned = ExitStack()
     try:
-        lanes = engine.call(lambda: _lanes(facade, made))
+        lanes = engine.call(lambda: _lanes(facade, made, owned))
         engine.serve(lanes)
         yield FakeServer(engine, facade, made)
     finally:
-        engine.stop(0.0, lambda: _release(made))
+        engine.stop(0.0, owned.close)
 
 
-def _release(made: Sequence[Proposer]) -> None:
-    for proposer in reversed(made):
-        proposer.release()
-
-
-def _lanes(plugins: Plugins, made: list[Proposer]) -> Lanes:
+def _lanes(plugins: Plugins, made: list[Proposer], owned: ExitStack) -> Lanes:
     """What start-up does once a target is loaded, on the engine thread."""
     checkpoint = byte_checkpoint(Path("bytes"), "bytes", PLAN.context)
     model, drawer = ByteModel(checkpoint, PLAN), Drawer(VOCAB, VOCAB)
@@ -159,9 +155,8 @@ def _lanes(plugins: Plugins, made: list[Proposer]) -> Lanes:
             noise=drawer.noise,
         )
     )
+    fences = fenced(plugins, made, owned, PLAN.context, _MEMORY)
     states = PromptStore(model, PLAN)
-
-    fences = fenced(plugins, made, PLAN.context, _MEMORY)
 
     def bytes_for(tokens: int) -> int:
         return model.cache_bytes(tokens) + sum(fence.fresh(tokens) for fence in fences)

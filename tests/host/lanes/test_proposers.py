@@ -161,12 +161,6 @@ def test_more_rows_than_the_band_are_split_into_forwards() -> None:
     assert lanes.snapshot().rounds < len(model.forwards)
 
 
-def test_names_are_the_hosts_to_give() -> None:
-    for names in (["a", "a"], ["target"], ["grammar"]):
-        with pytest.raises(ValueError, match="is taken"):
-            make_lanes(proposers=[FakeProposer(RIGHT, name) for name in names])
-
-
 class Recording(FixedDepths):
     """A depth rule that trims every offer and keeps what it is told."""
 

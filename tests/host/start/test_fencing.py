@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import Any
@@ -35,17 +36,28 @@ def exits(*_: object) -> Growth:
 def test_a_growth_that_fails_stops_the_start(
     growth: Callable[..., Growth], cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    proposer = FakeProposer(always(1))
+    proposer, owned, released = FakeProposer(always(1)), ExitStack(), []
     proposer.growth = growth  # type: ignore[method-assign]
-    with pytest.raises(PluginError) as caught:
-        fenced(PLUGINS, [proposer], 64, 1_000)
+    proposer.release = lambda: released.append("fake")  # type: ignore[method-assign]
+    with pytest.raises(PluginError) as caught, owned:
+        fenced(PLUGINS, [proposer], owned, 64, 1_000)
     said = f"plugin 'house' (dist-house 1.0) failed in growth: proposer 'fake': {cause}"
     assert str(caught.value).startswith(said)
-    assert caplog.records == []
+    assert (released, caplog.records) == (["fake"], [])
+
+
+def test_the_first_is_released_first() -> None:
+    released: list[str] = []
+    proposers = [FakeProposer(always(1), name) for name in ("one", "other")]
+    for proposer in proposers:
+        proposer.release = lambda name=proposer.name: released.append(name)  # type: ignore[method-assign]
+    with ExitStack() as owned:
+        fenced(SimpleNamespace(giver=lambda name: HOUSE), proposers, owned, 64, 1_000)  # type: ignore[arg-type]
+    assert released == ["one", "other"]
 
 
 def test_failures_name_the_plugin(caplog: pytest.LogCaptureFixture) -> None:
-    [fence] = fenced(PLUGINS, [proposer := FakeProposer(always(1))], 64, 1_000)
+    [fence] = fenced(PLUGINS, [proposer := FakeProposer(always(1))], ExitStack(), 64, 1_000)
     assert (fence.fresh(64), fence.failures.count) == (64, 0)
     proposer.raises = "growth"
     fence.fresh(64)
