@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.fakes import tiny_tokenizer
+from tests.host.http.asking import WRITES_ALL, post, wrong
 from tests.host.http.conftest import CONTEXT, World
-from tests.host.http.test_replies import events
 from tf_host.text import load_text
 
 WRONG: list[tuple[str, Any]] = [
@@ -54,30 +53,6 @@ UNSERVED: list[tuple[str, Any]] = [
 ]
 
 
-WRITES_ALL = (
-    "{{ tools | tojson }}{{ mood }}{# <tool_call>{{ tool_call.name }} #}{% for m in messages %}{{ m.content }}"
-    "{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}"
-    "{% if m.role == 'assistant' %}{{ m.reasoning_content }}{% endif %}{% endfor %}"
-)
-
-
-def wrong(answer: Any, param: str | None) -> dict[str, Any]:
-    assert answer.status_code == 400, answer.text
-    error: dict[str, Any] = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["param"] == param
-    assert error["type"] == "invalid_request_error"
-    assert param is None or param.split("[")[0].split(".")[0] in error["message"]
-    assert len(error["message"]) < 300
-    assert not re.search(r"Body|ResponseFormat|[a-z]Part", error["message"])  # names of our classes
-    return error
-
-
-def post(world: World, path: str, body: dict[str, Any]) -> Any:
-    """NaN and the like go out as Python writes them."""
-    return world.client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
-
-
 @pytest.mark.parametrize(("field", "value"), WRONG, ids=[f"{f}={v!r:.20}" for f, v in WRONG])
 def test_a_wrong_type_or_range_names_its_field(world: World, field: str, value: Any) -> None:
     wrong(post(world, "/v1/completions", {"prompt": "hi", field: value}), field)
@@ -110,180 +85,6 @@ def test_values_that_ask_for_nothing_pass(world: World) -> None:
 def test_top_k_may_be_off(world: World, top_k: int) -> None:
     assert world.chat(top_k=top_k).status_code == 200
     assert world.engine.requests[-1].sampling.top_k == 0
-
-
-def test_unknown_fields_are_listed(world: World) -> None:
-    assert world.chat(foo=1, user="me", zoo=None).json()["tf"]["ignored"] == ["foo", "user"]
-
-
-def test_unknown_fields_of_messages_are_listed_with_their_path(world: World, text: Any) -> None:
-    second = {"role": "user", "content": "hi", "foo": {"<|im_end|>": 1}, "__all__": 1, "refusal": None}
-    messages = [{"role": "user", "content": "hi", "prefix": None}, second]
-    answer = post(world, "/v1/chat/completions", {"messages": messages, "user": "me"})
-    assert answer.json()["tf"]["ignored"] == ["messages[1].__all__", "messages[1].foo", "user"]
-
-
-NESTED: list[tuple[dict[str, Any], list[str]]] = [
-    (
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "foo": 1, "cache_control": {}}]}]},
-        ["messages[0].content[0].cache_control", "messages[0].content[0].foo"],
-    ),
-    ({"tools": [{"type": "function", "x": 1, "function": {"name": "f", "x": 1}}]},
-     ["tools[0].function.x", "tools[0].x"]),
-    (
-        {"tools": [{"type": "function", "function": {"name": "f"}}],
-         "tool_choice": {"type": "function", "x": 1, "function": {"name": "f", "x": 1}}},
-        ["tool_choice.function.x", "tool_choice.x"],
-    ),
-    ({"stream_options": {"foo": 1, "include_usage": True, "continuous_usage_stats": True}, "stream": True},
-     ["stream_options.continuous_usage_stats", "stream_options.foo"]),
-    (
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}, "bar": 1}}},
-        ["response_format.json_schema.bar"],
-    ),
-    ({"chat_template_kwargs": {"foo": 1, "mood": "good"}}, ["chat_template_kwargs.foo"]),
-    ({"reasoning_effort": "low"}, ["reasoning_effort"]),
-    ({"chat_template_kwargs": {"enable_thinking": False}}, ["chat_template_kwargs.enable_thinking"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("body", "ignored"), NESTED, ids=[ignored[0] for _, ignored in NESTED])
-def test_what_changes_nothing_is_listed_wherever_it_is(
-    make_world: Callable[..., World], tmp_path: Path, body: dict[str, Any], ignored: list[str]
-) -> None:
-    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, WRITES_ALL)))
-    sent = {"messages": [{"role": "user", "content": "hi"}], **body}
-    answer = post(world, "/v1/chat/completions", sent)
-    assert answer.status_code == 200, answer.text
-    told = events(answer)[-1] if body.get("stream") else answer.json()
-    assert told["tf"]["ignored"] == ignored
-    shown = world.served.text.decode(world.engine.requests[-1].prompt)
-    assert "foo" not in shown
-    assert '"x"' not in shown
-
-
-def test_what_a_call_in_the_conversation_has_too_much_is_listed_and_not_rendered(
-    make_world: Callable[..., World], tmp_path: Path
-) -> None:
-    template = "{{ messages | tojson }}"
-    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, template)))
-    call = {"id": "c", "foo": 1, "function": {"name": "f", "arguments": "{}", "bar": 1}}
-    body = {"messages": [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "x"}]}
-    answer = post(world, "/v1/chat/completions", body).json()
-    assert answer["tf"]["ignored"] == ["messages[0].tool_calls[0].foo", "messages[0].tool_calls[0].function.bar"]
-    assert json.loads(world.served.text.decode(world.engine.requests[-1].prompt)) == [
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}}],
-        },
-        {"role": "tool", "content": "x"},
-    ]
-
-
-def test_fields_of_messages_that_the_template_drops_are_listed(
-    make_world: Callable[..., World], tmp_path: Path
-) -> None:
-    template = "My name is tool_calls. {% for m in messages %}{{ m['content'] }}{% endfor %}"
-    world = make_world(text=load_text(tiny_tokenizer.byte_level(tmp_path, template)))
-    call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-    messages = [
-        {"role": "user", "content": "hi", "name": "me", "tool_call_id": "x"},
-        {"role": "assistant", "content": "yes", "reasoning_content": "hm", "tool_calls": [call]},
-        {"role": "user", "content": "so"},
-    ]
-    assert post(world, "/v1/chat/completions", {"messages": messages}).json()["tf"]["ignored"] == [
-        "messages[0].name",
-        "messages[0].tool_call_id",
-        "messages[1].reasoning_content",
-        "messages[1].tool_calls",
-    ]
-
-
-@pytest.mark.parametrize(("field", "value"), [("function_call", {"name": "f", "arguments": "{}"}), ("prefix", True)])
-def test_fields_of_messages_that_change_their_meaning_are_refused(world: World, field: str, value: Any) -> None:
-    last = {"role": "assistant", "content": "hi", field: value}
-    error = wrong(post(world, "/v1/chat/completions", {"messages": [last]}), f"messages[0].{field}")
-    assert error["code"] == "unsupported_parameter"
-
-
-def called(arguments: str) -> dict[str, Any]:
-    """A body with a tool call of an earlier reply."""
-    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    messages = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "a", "content": "x"}]
-    return {"messages": messages}
-
-
-ARGUMENTS = "messages[0].tool_calls[0].function.arguments"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    ["[" * 100_000, '{"a":' * 50_000, *('{"a":' * deep + "1" + "}" * deep for deep in (65, 500, 900))],
-    ids=["open lists", "open objects", "65", "500", "900"],
-)
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
-def test_arguments_nested_too_deeply(world: World, path: str, arguments: str) -> None:
-    error = wrong(post(world, path, called(arguments)), ARGUMENTS)
-    assert error["message"].endswith("is nested deeper than 64 levels; flatten it")
-
-
-@pytest.mark.parametrize("arguments", ['{"a":' * 64 + "1" + "}" * 64, '{"a": ', "", "null", '"\\ud83d\\ude80"'])
-def test_arguments_that_pass(world: World, arguments: str) -> None:
-    assert post(world, "/v1/chat/completions", called(arguments)).status_code == 200
-
-
-def nested(depth: int) -> dict[str, Any]:
-    return {"a": nested(depth - 1)} if depth else {}
-
-
-def test_all_that_goes_to_the_template_has_a_depth(world: World) -> None:
-    assert "64" in wrong(world.chat(chat_template_kwargs={"x": nested(64)}), "chat_template_kwargs")["message"]
-    tools = [{"type": "function", "function": {"name": "f", "parameters": nested(64)}}]
-    assert "64" in wrong(world.chat(tools=tools), "tools[0].function.parameters")["message"]
-    assert world.chat(chat_template_kwargs={"x": nested(62)}).status_code == 200
-    tools[0]["function"]["parameters"] = nested(63)  # type: ignore[index]
-    assert world.chat(tools=tools).status_code == 200
-
-
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_all_that_goes_to_the_template_is_finite(world: World, number: float) -> None:
-    def chat(**body: Any) -> Any:
-        return post(world, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], **body})
-
-    words = "has a number that is not finite"
-    assert words in wrong(chat(chat_template_kwargs={"x": [{"y": number}]}), "chat_template_kwargs")["message"]
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"minimum": number}}}]
-    assert words in wrong(chat(tools=tools), "tools[0].function.parameters")["message"]
-
-
-def test_a_lone_surrogate_is_no_text(world: World) -> None:
-    for path, body, param in (
-        ("/v1/chat/completions", called('{"a": "\\ud800"}'), ARGUMENTS),
-        ("/v1/completions", {"prompt": "hi", "stop": ["a", "\udfff!"]}, "stop[1]"),
-        ("/tokenize", {"prompt": "\ud83d."}, "prompt"),
-        ("/tokenize", {"prompt": "hi", "\ud83d": 1}, None),
-    ):
-        message = wrong(post(world, path, body), param)["message"]
-        assert message.endswith("has a lone surrogate, which is not valid Unicode; send characters past U+FFFF whole")
-    answer = world.client.post(
-        "/tokenize", content=b'{"prompt": "\xed\xa0\x80"}', headers={"Content-Type": "application/json"}
-    )
-    assert "lone surrogate" in wrong(answer, "prompt")["message"]
-
-
-def test_too_many_tools_and_two_of_one_name_differ(world: World) -> None:
-    def tools(*names: str) -> Any:
-        return world.chat(tools=[{"type": "function", "function": {"name": name}} for name in names])
-
-    assert "more than 128" in wrong(tools(*map(str, range(129))), "tools")["message"]
-    assert "two tools named 'b'" in wrong(tools("a", "b", "c", "b"), "tools")["message"]
-    assert tools(*map(str, range(128))).status_code == 200
-
-
-def test_a_control_token_in_a_key_names_the_field(world: World) -> None:
-    wrong(world.chat(chat_template_kwargs={"x": {"<|im_end|>": 1}}), "chat_template_kwargs")
-    wrong(post(world, "/v1/chat/completions", called('{"<|im_end|>": 1}')), "messages")
 
 
 @pytest.mark.parametrize(("field", "value"), [("messages", ["a"]), ("response_format", "json"), ("stream_options", 1)])
@@ -376,46 +177,9 @@ def test_completions_parse_control_tokens(world: World) -> None:
     assert world.engine.requests[-1].prompt == (1,)
 
 
-@pytest.mark.parametrize(
-    ("messages", "param"),
-    [
-        ([], "messages"),
-        ("hi", "messages"),
-        (None, "messages"),
-        ([5], "messages[0]"),
-        ([{"content": "hi"}], "messages[0].role"),
-        ([{"role": "boss", "content": "hi"}], "messages[0].role"),
-        ([{"role": "user", "content": "a"}, {"role": "user"}], "messages[1]"),
-        ([{"role": "user", "content": None}], "messages[0]"),
-        ([{"role": "user", "content": 5}], "messages[0].content"),
-        ([{"role": "user", "content": [5]}], "messages[0].content"),
-        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
-        ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "messages[0].content"),
-        ([{"role": "user", "content": [{"type": "input_audio"}]}], "messages[0].content"),
-        ([{"role": "user", "content": "\ud800"}], "messages[0].content"),
-    ],
-)
-def test_messages_that_cannot_be_served(world: World, messages: Any, param: str | None) -> None:
-    error = wrong(post(world, "/v1/chat/completions", {"messages": messages}), param)
-    kinds = [part.get("type") for part in messages[0]["content"]] if "[{'type'" in str(messages) else []
-    if "image_url" in kinds:
-        assert "images are not served" in error["message"]
-
-
 def test_missing_fields_are_named(world: World) -> None:
     assert wrong(post(world, "/v1/chat/completions", {}), "messages")["code"] == "missing_required_parameter"
     assert wrong(post(world, "/v1/completions", {}), "prompt")["code"] == "missing_required_parameter"
-
-
-def test_text_parts_are_joined(world: World, text: Any) -> None:
-    world.chat([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}])
-    assert "one\ntwo" in text.decode(world.engine.requests[-1].prompt)
-
-
-def test_a_developer_is_a_system(world: World, text: Any) -> None:
-    messages = [{"role": "developer", "content": "be brief"}, {"role": "user", "content": "hi"}]
-    assert post(world, "/v1/chat/completions", {"messages": messages}).status_code == 200
-    assert text.decode(world.engine.requests[-1].prompt).startswith("<|im_start|>system\nbe brief")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"5", b"null", b"\xff", b'{"a":' * 5000, b"[" * 100_000])

@@ -32,3 +32,10 @@ def kinds(folder: Path) -> dict[str, Text]:
         "byte fallback, no strip": load_text(tiny_tokenizer.byte_fallback(folder / "no_strip", strip=False)),
         "word piece": load_text(tiny_tokenizer.word_piece(folder / "word_piece")),
     }
+
+
+@pytest.fixture(scope="session")
+def text(folder: Path) -> Text:
+    """One with marks of reasoning and of calls."""
+    marks = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    return load_text(tiny_tokenizer.byte_level(folder / "marks", extra=marks))

@@ -1,0 +1,143 @@
+"""Plugins that draft in ways that the kit has to catch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from tests.testing.good import Echo, EchoPlugin
+from tf_plugins import Plugin, hookimpl
+from tf_plugins.types import Costs, Draft, Growth
+
+
+def proposing(name: str, /, **methods: Any) -> type[Plugin]:
+    """The good proposer with methods, or attributes, replaced."""
+    return type(f"{name}Plugin", (EchoPlugin,), {"proposer": type(name, (Echo,), methods)})
+
+
+everywhere: list[Any] = []
+ticks = itertools.count()
+
+
+def drafting(make: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, requests: [make(self, request) for request in requests]
+
+
+def growing_context(self: Echo, request: Any) -> Draft | None:
+    draft = Echo.one(self, request)
+    request.context.append(0)
+    return draft
+
+
+def loses_its_context(self: Echo, request: Any) -> Draft | None:
+    before = self.streams.get(request.stream)
+    self.streams[request.stream] = request.context
+    return Draft((before[-1],)) if before else None
+
+
+def gives_up_on_rejection(self: Echo, outcomes: Any) -> None:
+    for outcome in outcomes:
+        if outcome.kept < outcome.drafted:
+            del self.streams[outcome.stream]
+
+
+def needs_its_stream(self: Echo, request: Any) -> Draft | None:
+    assert request.stream in self.streams
+    return Echo.one(self, request)
+
+
+def knows_its_streams(self: Echo, outcomes: Any) -> None:
+    for outcome in outcomes:
+        self.streams[outcome.stream]
+
+
+def remembers(self: Echo, stream: int) -> None:
+    everywhere.append(self.streams.pop(stream))
+
+
+def opens_unread(self: Echo, stream: int, context: Any, tokens: int) -> None:
+    self.streams[stream] = []
+
+
+def reads_on(self: Echo, stream: int, context: Any, most: int) -> None:
+    self.streams[stream] = list(context[: len(self.streams[stream]) + most])
+
+
+def reads_it_all(self: Echo, stream: int, context: Any, most: int) -> None:
+    self.streams[stream] = list(context)
+
+
+class Tampering(EchoPlugin):
+    """Changes what the target computes."""
+
+    @hookimpl
+    def proposers(self, target: Any) -> Any:
+        if target.model is not None:
+            verify = target.model.verify
+            target.model.verify = lambda windows: verify(windows)[:, ::-1]
+        return (Echo(self.settings.width),)
+
+
+PROPOSERS = [
+    ("test_it_names_its_drafts", proposing("Nameless", name="")),
+    ("test_it_names_its_drafts", proposing("Target", name="target")),
+    ("test_it_names_its_drafts", proposing("Quoted", name='a"b')),
+    ("test_it_names_its_drafts", proposing("Coloured", name="\x1b[31mred")),
+    ("test_it_names_its_drafts", proposing("Unlabelled", label=" ")),
+    ("test_it_names_its_drafts", proposing("Tall", label="two\nlines")),
+    ("test_it_drafts", proposing("Silent", propose=drafting(lambda self, r: None))),
+    ("test_a_draft_respects_the_limit", proposing("Long", propose=drafting(lambda self, r: Draft((1,) * 5)))),
+    ("test_a_draft_respects_the_limit", proposing("Empty", propose=drafting(lambda self, r: Draft(())))),
+    ("test_drafted_ids_are_in_the_vocabulary", proposing("High", propose=drafting(lambda self, r: Draft((258,))))),
+    ("test_drafted_ids_are_in_the_vocabulary", proposing("Negative", propose=drafting(lambda self, r: Draft((-1,))))),
+    ("test_drafted_ids_are_in_the_vocabulary", proposing("Float", propose=drafting(lambda self, r: Draft((1.0,))))),
+    (
+        "test_a_draft_stops_at_an_end_token",
+        proposing("RunsOn", propose=drafting(lambda self, r: Draft(tuple(r.context[-4:])) if r.context else None)),
+    ),
+    ("test_one_answer_for_each_request", proposing("Short", propose=lambda self, requests: [])),
+    ("test_one_answer_for_each_request", proposing("Bare", propose=drafting(lambda self, r: [1, 2]))),
+    ("test_one_answer_for_each_request", proposing("Listed", propose=drafting(lambda self, r: Draft([97])))),
+    ("test_the_context_is_not_changed", proposing("Writes", propose=drafting(growing_context))),
+    ("test_the_context_is_not_needed_afterwards", proposing("Borrows", propose=drafting(loses_its_context))),
+    ("test_equal_contexts_give_equal_drafts", proposing("Moody", propose=drafting(lambda s, r: Draft((next(ticks),))))),
+    (
+        "test_an_empty_context_is_survived",
+        proposing("Pending", propose=drafting(lambda self, r: Draft((r.context[-1],)))),
+    ),
+    (
+        "test_it_follows_a_context_that_grows",
+        proposing("GivesUp", observe=gives_up_on_rejection, propose=drafting(needs_its_stream)),
+    ),
+    ("test_late_outcomes_are_survived", proposing("Strict", observe=knows_its_streams)),
+    ("test_unread_is_a_part_of_the_context", proposing("Negative", unread=lambda self, stream, length: -1)),
+    ("test_unread_is_a_part_of_the_context", proposing("Beyond", unread=lambda self, stream, length: length + 1)),
+    ("test_reading_ahead_reads", proposing("Gulps", open=opens_unread, read=reads_it_all)),
+    ("test_reading_ahead_reads", proposing("Stuck", open=opens_unread, read=lambda self, stream, context, most: None)),
+    (
+        "test_reading_ahead_reads",
+        proposing(
+            "Sated",
+            open=opens_unread,
+            read=reads_on,
+            propose=drafting(lambda self, r: None if self.streams[r.stream] else Echo.one(self, r)),
+        ),
+    ),
+    ("test_costs_are_seconds", proposing("Paid", costs=lambda self: Costs(step=-1.0))),
+    ("test_costs_are_seconds", proposing("Nan", costs=lambda self: Costs(read=float("nan")))),
+    ("test_growth_is_arithmetic", proposing("Grows", growth=lambda self, c, t: Growth(new=t + next(ticks)))),
+    ("test_growth_is_arithmetic", proposing("Shrinks", growth=lambda self, c, t: Growth(new=max(0, 2_000 - t)))),
+    ("test_growth_is_arithmetic", proposing("Weighs", growth=lambda self, c, t: Growth(new=8.0 * t))),
+    ("test_kept_bytes_can_be_shed", proposing("Halves", kept=lambda self: Echo.kept(self) / 1)),
+    ("test_kept_bytes_can_be_shed", proposing("Clings", shed=lambda self, room: 0)),
+    ("test_kept_bytes_can_be_shed", proposing("Miscounts", shed=lambda self, room: Echo.shed(self, room) + 1)),
+    ("test_kept_bytes_can_be_shed", proposing("Eager", shed=lambda self, room: Echo.shed(self, room // 2))),
+    ("test_ended_streams_leave_nothing_behind", proposing("Leaks", close=remembers)),
+    ("test_kept_bytes_are_counted", proposing("Secret", kept=lambda self: 0)),
+    ("test_release_gives_everything_back", proposing("Idle", release=lambda self: None)),
+    (
+        "test_release_gives_everything_back",
+        proposing("Global", release=lambda self: everywhere.append(list(self.streams.values()))),
+    ),
+]
