@@ -4,7 +4,18 @@ from tf_plugins.types.admission import Admission, Demand, PromptStates, Resource
 from tf_plugins.types.checkpoint import Checkpoint, NamedCheckpoint, Progress, Role
 from tf_plugins.types.device import Device
 from tf_plugins.types.events import RequestFacts, RoundDone, StartFacts, StreamDone, TargetFacts
-from tf_plugins.types.model import Cache, Family, Model, RefusesEarly, State, TileCheck, WidthCheck, Window
+from tf_plugins.types.model import (
+    Cache,
+    Family,
+    Leaf,
+    Model,
+    RefusesEarly,
+    State,
+    TakesLeaves,
+    TileCheck,
+    WidthCheck,
+    Window,
+)
 from tf_plugins.types.proposer import Costs, Draft, DraftRequest, Growth, Outcome, Proposer, ReadsAhead
 from tf_plugins.types.refusal import Refusal
 
@@ -19,6 +30,7 @@ __all__ = [
     "DraftRequest",
     "Family",
     "Growth",
+    "Leaf",
     "Model",
     "NamedCheckpoint",
     "Outcome",
@@ -36,6 +48,7 @@ __all__ = [
     "StartFacts",
     "State",
     "StreamDone",
+    "TakesLeaves",
     "TargetFacts",
     "TileCheck",
     "WidthCheck",

@@ -50,6 +50,19 @@ class State(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Leaf:
+    """A token that is verified in place of a draft: its row sees what the draft's row sees, and itself.
+
+    Attributes:
+        place: which draft it stands in place of, 0 for the first.
+        token: its id.
+    """
+
+    place: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """A pending token and its drafts, to be verified together.
 
@@ -57,10 +70,13 @@ class Window:
         cache: the stream's cache; ``cache.length`` is the position of the pending token.
         tokens: the pending token, then the drafts: 1 to the band's top, all in one bucket. For a model that
             ``chains``, also a lazy integer array of the pending token alone, ``[1]``.
+        leaves: tokens beside the drafts, for a model that ``TakesLeaves`` alone. Their rows follow those of ``tokens``
+            and count like them.
     """
 
     cache: Cache
     tokens: Sequence[int] | Any
+    leaves: Sequence[Leaf] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +167,26 @@ class Model(Protocol):
 
     def release(self) -> None:
         """Drop the weights."""
+
+
+@runtime_checkable
+class TakesLeaves(Protocol):
+    """What a model may have beside the methods of ``Model``: windows with leaves.
+
+    Attributes:
+        takes_leaves: whether ``verify`` takes windows with leaves, under the plan in use.
+    """
+
+    takes_leaves: bool
+
+    def keep_leaf(self, cache: Cache, rows: int, row: int) -> None:
+        """``keep`` of ``rows`` rows, the last of which is a leaf.
+
+        Args:
+            cache: of the window.
+            rows: the pending token, the drafts before the leaf, and the leaf.
+            row: the leaf's in the window: ``len(window.tokens)`` and its index among the leaves.
+        """
 
 
 class Family(Protocol):

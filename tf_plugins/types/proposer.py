@@ -23,6 +23,7 @@ class DraftRequest:
         temperature: 0 for greedy.
         position: absolute position of the first drafted token, equal to ``len(context)``.
         end_ids: tokens after which a draft stops; empty under ``ignore_eos``.
+        alternatives: most other tokens that can be verified in each draft's place; 0 where the target takes none.
     """
 
     stream: int
@@ -32,13 +33,24 @@ class DraftRequest:
     temperature: float
     position: int
     end_ids: frozenset[int] = frozenset()
+    alternatives: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Proposed tokens: 1 to ``most`` ids, each below the target's vocabulary size; any other draft is dropped whole."""
+    """Proposed tokens, and what may stand in their places; one that breaks a rule is dropped whole.
+
+    A target that takes alternatives verifies them beside the draft. Where the first draft that does not stand has the
+    target's own token among its alternatives, that token and the one after it land with the round.
+
+    Attributes:
+        tokens: 1 to ``most`` ids, each below the target's vocabulary size.
+        alternatives: for each of the first places, or for all of them, other ids than the draft's, the likeliest
+            first: at most ``DraftRequest.alternatives``, each once. The host verifies those that pay.
+    """
 
     tokens: tuple[int, ...]
+    alternatives: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,7 @@ class Outcome:
 
     Attributes:
         stream: the stream.
-        drafted: tokens verified.
+        drafted: tokens verified, alternatives included.
         kept: how many of them stood.
     """
 
@@ -94,7 +106,8 @@ class Proposer(Protocol):
     """Drafts for all streams of a round in one call. Every method runs on the engine thread.
 
     A draft never changes a reply: the target keeps only what its own draws agree with. One with an id outside the
-    vocabulary, or with more than ``most`` tokens, is dropped whole; its stream is asked for again in the next round.
+    vocabulary, with more than ``most`` tokens, or with alternatives that nobody asked for, is dropped whole; its stream
+    is asked for again in the next round.
 
     A proposer that raises, ``SystemExit`` included, or whose answer is of another kind, loses drafts or kept bytes and
     no more: in ``propose`` and ``observe`` the drafts of all streams of the call, in ``growth``, ``open``, ``read`` and
