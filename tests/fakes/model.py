@@ -33,8 +33,9 @@ PLAN = RowPlan(
 )
 """A plan in small: buckets, rungs and chunks come every few tokens."""
 
-FAULTS = frozenset({"width", "slot", "neighbour", "stale"})
-"""What may be planted: a row's logits also depend on the padded width, the row's slot, its forward, stale rows."""
+FAULTS = frozenset({"width", "slot", "neighbour", "stale", "leaf", "left"})
+"""What may be planted: a row's logits also depend on the padded width, the row's slot, its forward, stale rows; a leaf
+sees the draft that it stands in place of; a leaf that stood stays where it was."""
 
 
 class FakeCache:
@@ -76,6 +77,7 @@ class FakeModel:
         vocab: ids of its tokenizer.
         padded: rows of its head, at most 64.
         chains: whether it takes pending tokens that are not read yet.
+        leaves: whether it takes leaves.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class FakeModel:
         vocab: int = VOCAB,
         padded: int = PADDED,
         chains: bool = False,
+        leaves: bool = False,
     ) -> None:
         self.plan = plan
         self.vocab, self.padded = vocab, padded
@@ -98,6 +101,8 @@ class FakeModel:
         self.on_make: Callable[[int], None] = lambda tokens: None
         self.kernels = "none"
         self.chains = chains
+        self.takes_leaves = leaves
+        self.leaves_kept = 0
         self.checkpoint = Checkpoint(
             folder=Path("fake"),
             name="fake",
@@ -140,14 +145,16 @@ class FakeModel:
 
     def verify(self, windows: Sequence[Window]) -> mx.array:
         self.on_verify(windows)
-        windows = [Window(window.cache, _known(window.tokens)) for window in windows]
-        rows = sum(len(window.tokens) for window in windows)
+        windows = [Window(window.cache, _known(window.tokens), window.leaves) for window in windows]
+        rows = sum(len(window.tokens) + len(window.leaves) for window in windows)
         width = self.plan.padded(rows)
         self.forwards.append(rows)
         logits = []
         for window in windows:
-            cache, start, count = window.cache, window.cache.length, len(window.tokens)
+            cache, start, straight = window.cache, window.cache.length, len(window.tokens)
+            count = straight + len(window.leaves)
             assert isinstance(cache, FakeCache)
+            assert self.takes_leaves or not window.leaves
             if count > self.plan.room(start):
                 raise IndexError(f"a window of {count} rows at {start} straddles a bucket edge")
             written = -(-count // self.plan.tile) * self.plan.tile
@@ -156,13 +163,27 @@ class FakeModel:
             cache.entries[start : start + written] = 9
             for position, token in enumerate(window.tokens, start):
                 cache.entries[position] = _entry(token, position, 0)
-            for position in range(start, start + count):
+            for position in range(start, start + straight):
                 salt = self._salt(position, width, len(logits), windows)
                 seen = position + 2 if "stale" in self.faults and position % 5 == 0 else position + 1
                 logits.append(_logits(cache.entries[:seen], salt))
+            for slot, leaf in enumerate(window.leaves, start + straight):
+                assert 0 <= leaf.place < straight - 1
+                position = start + 1 + leaf.place
+                cache.entries[slot] = _entry(leaf.token, position, 0)
+                own = cache.entries[position if "leaf" in self.faults else slot]
+                salt = self._salt(position, width, len(logits), windows)
+                logits.append(_logits(np.append(cache.entries[:position], own), salt))
         return mx.array(np.stack(logits)[:, : self.padded]).astype(mx.bfloat16)
 
     def keep(self, cache: Any, rows: int) -> None:
+        cache.length += rows
+
+    def keep_leaf(self, cache: Any, rows: int, row: int) -> None:
+        assert self.takes_leaves
+        self.leaves_kept += 1
+        if "left" not in self.faults:
+            cache.entries[cache.length + rows - 1] = cache.entries[cache.length + row]
         cache.length += rows
 
     def state_bytes(self, tokens: int) -> int:

@@ -103,7 +103,7 @@ def serve(
                 DraftSample(0, tuple(Offer(i, 0, tokens) for i, tokens in offered.items()), unread, seconds)
             )
         trimmed = depths.trim([Offer(i, 0, tokens) for i, tokens in offered.items() if tokens])
-        sent = {i: trimmed.get(i, tokens) for i, tokens in offered.items()}
+        sent = {i: trimmed[i].tokens if i in trimmed else tokens for i, tokens in offered.items()}
         rows = sum(1 + sent.get(stream.id, 0) for stream in running)
         full, rest = divmod(rows, plan.top)
         padded = (plan.top,) * full + ((plan.padded(rest),) if rest else ())

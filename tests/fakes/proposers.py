@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tf_plugins.types import Costs, Draft, DraftRequest, Growth, Outcome
 
 Answer = Callable[[DraftRequest], Sequence[int] | None]
+Others = Callable[[DraftRequest, Sequence[int]], Sequence[Sequence[int]]]
 
 
 VIOLATIONS: list[str] = []
@@ -23,9 +24,18 @@ class FakeProposer:
         name: its name.
         raises: a method that raises.
         seconds: how long ``propose`` sleeps.
+        others: the alternatives to a draft that it answers with, where they are asked for.
     """
 
-    def __init__(self, answer: Answer, name: str = "fake", raises: str = "", seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        name: str = "fake",
+        raises: str = "",
+        seconds: float = 0.0,
+        others: Others = lambda request, tokens: (),
+    ) -> None:
+        self.others = others
         self.answer = answer
         self.name = name
         self.label = f"fake proposer {name}"
@@ -61,8 +71,7 @@ class FakeProposer:
         self.calls.append(tuple(requests))
         self._called("propose")
         time.sleep(self.seconds)
-        answers = [self.answer(request) for request in requests]
-        return [Draft(tuple(answer)) if answer else None for answer in answers]
+        return [self._draft(request) for request in requests]
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -88,6 +97,12 @@ class FakeProposer:
 
     def release(self) -> None:
         return None
+
+    def _draft(self, request: DraftRequest) -> Draft | None:
+        tokens = tuple(self.answer(request) or ())
+        if not tokens:
+            return None
+        return Draft(tokens, tuple(map(tuple, self.others(request, tokens))) if request.alternatives else ())
 
     def _expect(self, condition: bool, otherwise: str) -> None:
         if not condition:
@@ -149,6 +164,23 @@ def oracle(replies: Mapping[tuple[int, ...], Sequence[int]], right: int | None =
         return None
 
     return answer
+
+
+def beside(replies: Mapping[tuple[int, ...], Sequence[int]], rank: int = 0) -> Others:
+    """Alternatives with the known reply's token at ``rank`` among others, wherever the draft has another token."""
+
+    def others(request: DraftRequest, tokens: Sequence[int]) -> list[list[int]]:
+        right = oracle(replies)(request) or ()
+        found = []
+        for token, wanted in zip(tokens, right, strict=False):
+            place = [(token + 2 + more) % 50 for more in range(request.alternatives)]
+            place = [other for other in place if other != wanted]
+            if token != wanted:
+                place.insert(rank, wanted)
+            found.append(place[: request.alternatives])
+        return found
+
+    return others
 
 
 def noise(seed: int, vocab: int, silent: float = 0.2) -> Answer:

@@ -6,7 +6,7 @@ import math
 import operator
 from typing import Any
 
-from tf_plugins.types import Costs, Growth
+from tf_plugins.types import Costs, Draft, DraftRequest, Growth
 
 
 def done(answer: Any) -> bool:
@@ -40,3 +40,27 @@ def costs(answer: Any) -> Costs:
         if not math.isfinite(value) or value < 0:
             raise ValueError(f"{value!r} is no time in seconds")
     return Costs(float(answer.step), float(answer.batch), float(answer.read))
+
+
+def draft(answer: Any) -> Draft:
+    """Tokens and alternatives as whole numbers."""
+    places = tuple(tuple(map(operator.index, place)) for place in getattr(answer, "alternatives", ()))
+    return Draft(tuple(map(operator.index, answer.tokens)), places)
+
+
+def wrong(draft: Draft, request: DraftRequest, vocab: int) -> str:
+    """The rule that a draft breaks, or nothing."""
+    tokens, places = draft.tokens, draft.alternatives
+    strange = [token for token in (*tokens, *(token for place in places for token in place)) if not 0 <= token < vocab]
+    if strange:
+        return f"id {strange[0]} of {vocab}"
+    if len(tokens) > request.most:
+        return f"{len(tokens)} tokens of at most {request.most}"
+    if len(places) > len(tokens):
+        return f"alternatives in {len(places)} places of {len(tokens)}"
+    for token, place in zip(tokens, places, strict=False):
+        if len(place) > request.alternatives:
+            return f"{len(place)} alternatives of at most {request.alternatives}"
+        if len({token, *place}) <= len(place):
+            return "an alternative that stands twice, or that is the draft"
+    return ""

@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tf_host.lanes.depths import FORCED, MOST_DRAFTS, READING, Depths, DraftSample, Offer, StreamView
+from tf_host.lanes.depths import FORCED, MOST_DRAFTS, READING, Cut, Depths, DraftSample, Offer, StreamView
 from tf_host.lanes.sources import Source
 from tf_host.lanes.stream import Stream, StreamFault
 from tf_host.lanes.tokens import Tokens
 from tf_plugins.rows import RowPlan
-from tf_plugins.types import DraftRequest
+from tf_plugins.types import Draft, DraftRequest, Leaf
 
 GRAMMAR = "grammar"
 """Names the drafts that a grammar forces."""
@@ -19,11 +19,32 @@ GRAMMAR = "grammar"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A draft to verify, and whose it is (``proposer`` is an index, or ``FORCED``)."""
+    """A draft to verify, what may stand in its places, and whose it is (``proposer`` is an index, or ``FORCED``)."""
 
     proposer: int
     source: str
     tokens: tuple[int, ...]
+    alternatives: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The alternatives, one place after another."""
+        return tuple(Leaf(place, token) for place, tokens in enumerate(self.alternatives) for token in tokens)
+
+    def offer(self, stream: int) -> Offer:
+        """As depths see it."""
+        return Offer(stream, self.proposer, len(self.tokens), tuple(map(len, self.alternatives)))
+
+    def cut(self, cut: Cut | None, most: int) -> Proposal:
+        """What of it is verified: at most ``most`` rows, of alternatives the first places' first."""
+        if cut is None:
+            return Proposal(self.proposer, self.source, self.tokens)
+        tokens = self.tokens[: max(0, cut.tokens)]
+        room, alternatives = most - len(tokens), []
+        for found, count in zip(self.alternatives[: len(tokens)], cut.alternatives, strict=False):
+            alternatives.append(found[: min(count, room)])
+            room -= len(alternatives[-1])
+        return Proposal(self.proposer, self.source, tokens, tuple(alternatives))
 
 
 class Drafting:
@@ -33,9 +54,11 @@ class Drafting:
         sources: the proposers, in order.
         depths: how many drafts to ask for.
         plan: cuts windows.
+        alternatives: how many are asked for in each draft's place.
     """
 
-    def __init__(self, sources: Sequence[Source], depths: Depths, plan: RowPlan) -> None:
+    def __init__(self, sources: Sequence[Source], depths: Depths, plan: RowPlan, alternatives: int = 0) -> None:
+        self._alternatives = alternatives
         self._sources = sources
         self._depths = depths
         self._plan = plan
@@ -51,11 +74,8 @@ class Drafting:
             self._ask(source, [stream for stream in streams if stream.number not in found], views, most, found)
         for stream in streams:
             _cut_by_grammar(stream, found)
-        sent = self._depths.trim([Offer(number, p.proposer, len(p.tokens)) for number, p in found.items()])
-        trimmed = {
-            number: Proposal(p.proposer, p.source, p.tokens[: max(0, sent.get(number, len(p.tokens)))])
-            for number, p in found.items()
-        }
+        sent = self._depths.trim([proposal.offer(number) for number, proposal in found.items()])
+        trimmed = {number: proposal.cut(sent.get(number), views[number].most) for number, proposal in found.items()}
         return {number: proposal for number, proposal in trimmed.items() if proposal.tokens}
 
     def silent(self, streams: Sequence[Stream], *, asked: bool) -> bool:
@@ -79,7 +99,7 @@ class Drafting:
                 return False
             started = time.perf_counter()
             drafts = source.propose(requests, reading=_reading(source, requests, views))
-            if any(drafts):
+            if any(draft.tokens for draft in drafts):
                 return False
             self._record(source, requests, drafts, views, time.perf_counter() - started)
         return True
@@ -95,7 +115,7 @@ class Drafting:
             if limit > 0 and source.serves(stream.number):
                 limit = min(limit, self._depths.choose(view, source.index))
                 if limit > 0:
-                    requests.append(_request(stream, limit))
+                    requests.append(_request(stream, limit, self._alternatives))
         return requests
 
     def _ask(
@@ -113,23 +133,26 @@ class Drafting:
         started = time.perf_counter()
         drafts = source.propose(requests, reading=_reading(source, requests, views))
         seconds = time.perf_counter() - started
-        for request, tokens in zip(requests, drafts, strict=True):
-            if tokens:
-                found[request.stream] = Proposal(source.index, source.name, tokens)
+        for request, draft in zip(requests, drafts, strict=True):
+            if draft.tokens:
+                found[request.stream] = Proposal(source.index, source.name, draft.tokens, draft.alternatives)
         self._record(source, requests, drafts, views, seconds)
 
     def _record(
         self,
         source: Source,
         requests: Sequence[DraftRequest],
-        drafts: Sequence[tuple[int, ...]],
+        drafts: Sequence[Draft],
         views: Mapping[int, StreamView],
         seconds: float,
     ) -> None:
         self._depths.record_draft(
             DraftSample(
                 proposer=source.index,
-                offers=tuple(Offer(r.stream, source.index, len(t)) for r, t in zip(requests, drafts, strict=True)),
+                offers=tuple(
+                    Offer(r.stream, source.index, len(d.tokens), tuple(map(len, d.alternatives)))
+                    for r, d in zip(requests, drafts, strict=True)
+                ),
                 unread=sum(views[request.stream].unread[source.index] for request in requests),
                 seconds=seconds,
             )
@@ -156,7 +179,7 @@ def _reading(source: Source, requests: Sequence[DraftRequest], views: Mapping[in
     return any(views[request.stream].unread[source.index] > READING for request in requests)
 
 
-def _request(stream: Stream, most: int) -> DraftRequest:
+def _request(stream: Stream, most: int, alternatives: int) -> DraftRequest:
     sampling = stream.request.sampling
     return DraftRequest(
         stream=stream.number,
@@ -166,6 +189,7 @@ def _request(stream: Stream, most: int) -> DraftRequest:
         temperature=sampling.temperature,
         position=len(stream.tokens),
         end_ids=stream.request.end_ids,
+        alternatives=alternatives,
     )
 
 
@@ -186,8 +210,13 @@ def _cut_by_grammar(stream: Stream, found: dict[int, Proposal]) -> None:
     grammar, proposal = stream.decoding.grammar, found.get(stream.number)
     if grammar is None or proposal is None:
         return
+    tokens = proposal.tokens
     try:
-        allowed = grammar.allowed_prefix(proposal.tokens)
+        allowed = grammar.allowed_prefix(tokens)
+        alternatives = tuple(
+            tuple(other for other in place if grammar.allowed_prefix((*tokens[:at], other)) > at)
+            for at, place in enumerate(proposal.alternatives[:allowed])
+        )
     except Exception as error:
         raise StreamFault(stream, error) from error
-    found[stream.number] = Proposal(proposal.proposer, proposal.source, proposal.tokens[:allowed])
+    found[stream.number] = Proposal(proposal.proposer, proposal.source, tokens[:allowed], alternatives)

@@ -12,23 +12,24 @@ from dataclasses import dataclass
 
 from tf_host.lanes.admitting import Admitting
 from tf_host.lanes.catching_up import CatchingUp
-from tf_host.lanes.depths import Depths, FixedDepths
+from tf_host.lanes.depths import MOST_ALTERNATIVES, Depths, FixedDepths
 from tf_host.lanes.drafting import Drafting
 from tf_host.lanes.endings import Observer, Observers, log_end, reply_done, stream_done
 from tf_host.lanes.faults import log_fault
 from tf_host.lanes.fence import Fence
 from tf_host.lanes.reading import PromptReading
 from tf_host.lanes.refusing import SHUTTING_DOWN, queue_full, refused, unfit
-from tf_host.lanes.rounds import Landed, Rounds
+from tf_host.lanes.rounds import Rounds
 from tf_host.lanes.sources import Source
 from tf_host.lanes.states import KeptStates, NoStates
 from tf_host.lanes.stream import Client, Stream, StreamFault
 from tf_host.lanes.totals import Snapshot, Totals
+from tf_host.lanes.windows import Landed
 from tf_host.requests import Delta, Event, Failed, GenerateRequest
 from tf_host.sampling import Drawer
 from tf_plugins.errors import Refused
 from tf_plugins.rows import RowPlan
-from tf_plugins.types import Admission, Model, Proposer
+from tf_plugins.types import Admission, Model, Proposer, TakesLeaves
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,8 @@ class Lanes:
         self._limits = limits or Limits()
         self._admission = admission
         self._depths = depths or FixedDepths(15, 3)
-        drafting = Drafting(sources, self._depths, plan)
+        alternatives = MOST_ALTERNATIVES if isinstance(model, TakesLeaves) and model.takes_leaves else 0
+        drafting = Drafting(sources, self._depths, plan, alternatives)
         self._rounds = Rounds(model, plan, drafting, sources, self._depths)
         self._states = states or NoStates()
         self._admitting = Admitting(model, plan, drawer, sources, admission, self._states)

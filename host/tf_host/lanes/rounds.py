@@ -5,57 +5,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from dataclasses import dataclass
 
 import mlx.core as mx
 
 from tf_host.lanes.ahead import Ahead, Queued
-from tf_host.lanes.depths import Depths, Outcome, RoundSample
-from tf_host.lanes.drafting import Drafting, Proposal
+from tf_host.lanes.depths import Depths, RoundSample
+from tf_host.lanes.drafting import Drafting
 from tf_host.lanes.packing import pack
 from tf_host.lanes.sources import Source
-from tf_host.lanes.stream import Stream, StreamFault
-from tf_host.requests import TokenInfo
+from tf_host.lanes.stream import Stream
+from tf_host.lanes.windows import Landed, StreamWindow, land, masks, outcome
 from tf_host.sampling import WindowDraws
 from tf_plugins.rows import RowPlan
-from tf_plugins.types import Model, RoundDone, Window
+from tf_plugins.types import Model, RoundDone, TakesLeaves, Window
 from tf_plugins.types import Outcome as Judged
-
-TARGET = "target"
-
-
-@dataclass(slots=True)
-class StreamWindow:
-    """One stream's pending token and drafts in a round, and the masks of their rows where a grammar has any."""
-
-    stream: Stream
-    proposal: Proposal | None
-    masks: list[mx.array | None] | None = None
-
-    @property
-    def drafts(self) -> tuple[int, ...]:
-        return () if self.proposal is None else self.proposal.tokens
-
-    @property
-    def rows(self) -> int:
-        return 1 + len(self.drafts)
-
-
-@dataclass(slots=True)
-class Landed:
-    """What a round gave one stream; ``error`` is what its reader or grammar raised, if one did."""
-
-    window: StreamWindow
-    tokens: list[TokenInfo] = field(default_factory=list)
-    text: str = ""
-    reason: Literal["stop", "length"] | None = None
-    error: Exception | None = None
-
-    @property
-    def kept(self) -> int:
-        """Drafts that stood."""
-        return sum(token.source != TARGET for token in self.tokens)
 
 
 @dataclass(slots=True)
@@ -118,7 +82,7 @@ class Rounds:
         proposals = self._drafting.propose(streams)
         windows = [StreamWindow(stream, proposals.get(stream.number)) for stream in streams]
         for window in windows:
-            window.masks = _masks(window)
+            window.masks = masks(window)
         forwards = pack([window.rows for window in windows], self._plan.top)
         return Round([[windows[index] for index in forward] for forward in forwards], started)
 
@@ -153,31 +117,40 @@ class Rounds:
         drawn: list[WindowDraws] = []
         for forward in round.forwards:
             logits = self._model.verify(
-                [Window(w.stream.decoding.cache, (w.stream.tokens[-1], *w.drafts)) for w in forward]
+                [Window(w.stream.decoding.cache, (w.stream.tokens[-1], *w.drafts), w.leaves) for w in forward]
             )
             row = 0
             for window in forward:
                 rows = logits[row : row + window.rows]
                 stream = window.stream
-                drawn.append(stream.decoding.sampler.window(rows, len(stream.tokens), window.drafts, window.masks))
+                sampler = stream.decoding.sampler
+                drawn.append(sampler.window(rows, len(stream.tokens), window.drafts, window.leaves, window.masks))
                 row += window.rows
         return drawn
 
     def conclude(self, round: Round, drawn: Sequence[WindowDraws]) -> list[Landed]:
         """Keep of every window what the target's own draws agree with, and say what was measured."""
-        landed = [_land(window, draws) for window, draws in zip(round.windows, drawn, strict=True)]
+        landed = [land(window, draws) for window, draws in zip(round.windows, drawn, strict=True)]
         for each in landed if not round.kept else ():
-            # The pending token and the drafts that stood; the last token drawn is the next pending one.
-            self._model.keep(each.window.stream.decoding.cache, len(each.tokens))
+            self._keep(each)
         self._tell(round, landed)
         return landed
+
+    def _keep(self, landed: Landed) -> None:
+        """The pending token and what stood; the last token drawn is the next pending one."""
+        cache, rows = landed.window.stream.decoding.cache, len(landed.tokens)
+        # A leaf that ended the reply is its last token, so it is pending, too.
+        if landed.leaf is not None and landed.reason is None and isinstance(self._model, TakesLeaves):
+            self._model.keep_leaf(cache, rows, 1 + len(landed.window.drafts) + landed.leaf)
+        else:
+            self._model.keep(cache, rows)
 
     def done(self, round: Round, landed: Sequence[Landed]) -> RoundDone:
         """What observers are told of a concluded round."""
         drafted, kept = Counter[str](), Counter[str]()
         for each in landed:
             if each.window.proposal is not None:
-                drafted[each.window.proposal.source] += len(each.window.drafts)
+                drafted[each.window.proposal.source] += each.window.tried
                 kept[each.window.proposal.source] += each.kept
         return RoundDone(
             streams=len(landed),
@@ -189,19 +162,7 @@ class Rounds:
         )
 
     def _tell(self, round: Round, landed: Sequence[Landed]) -> None:
-        outcomes = []
-        for each in landed:
-            stream, proposal = each.window.stream, each.window.proposal
-            outcomes.append(
-                Outcome(
-                    stream=stream.number,
-                    context=len(stream.tokens) - len(each.tokens),
-                    proposer=None if proposal is None else proposal.proposer,
-                    drafted=len(each.window.drafts),
-                    kept=each.kept,
-                    ended=each.reason is not None,
-                )
-            )
+        outcomes = [outcome(each) for each in landed]
         self._depths.record_round(
             RoundSample(
                 rows=sum(window.rows for window in round.windows),
@@ -212,49 +173,13 @@ class Rounds:
             )
         )
         for source in self._sources:
-            judged = [Judged(o.stream, o.drafted, o.kept) for o in outcomes if o.proposer == source.index]
+            judged = [
+                Judged(told.stream, each.window.tried, each.kept)
+                for each, told in zip(landed, outcomes, strict=True)
+                if told.proposer == source.index
+            ]
             if judged:
                 source.observe(judged)
 
     def _padded(self, round: Round) -> tuple[int, ...]:
         return tuple(self._plan.padded(sum(window.rows for window in forward)) for forward in round.forwards)
-
-
-def _land(window: StreamWindow, draws: WindowDraws) -> Landed:
-    """Add the target's own draws to the reply up to the first that is not the draft, or that ends the reply."""
-    landed = Landed(window)
-    stream, drafts = window.stream, window.drafts
-    stream.rounds += 1
-    try:
-        for row in range(window.rows):
-            token = draws.token(row)
-            agreed = row < len(drafts) and token == drafts[row]
-            source = window.proposal.source if agreed and window.proposal is not None else TARGET
-            landed.tokens.append(draws.info(row, token, source))
-            text, landed.reason = stream.feed(token)
-            landed.tokens[-1] = replace(landed.tokens[-1], text=text)
-            landed.text += text
-            if landed.reason is not None or not agreed:
-                break
-        ids = tuple(token.id for token in landed.tokens)
-        stream.decoding.sampler.commit(ids)
-        if stream.decoding.grammar is not None:
-            stream.decoding.grammar.commit(ids)
-    except Exception as error:
-        landed.error = error
-    if window.proposal is not None:
-        stream.drafted[window.proposal.source] += len(drafts)
-        stream.kept[window.proposal.source] += landed.kept
-    return landed
-
-
-def _masks(window: StreamWindow) -> list[mx.array | None] | None:
-    """What the grammar allows after each row, each along its own path."""
-    grammar = window.stream.decoding.grammar
-    if grammar is None:
-        return None
-    try:
-        masks = [grammar.mask(window.drafts[:row]) for row in range(window.rows)]
-    except Exception as error:
-        raise StreamFault(window.stream, error) from error
-    return [None if mask is None else mx.array(cast(Any, mask)) for mask in masks]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-import operator
 from collections.abc import Sequence
 from typing import Any
 
+from tf_host.lanes import answers
 from tf_host.lanes.answers import done, whole
 from tf_host.lanes.faults import Failures
 from tf_host.lanes.fence import Fence
 from tf_plugins.types import Draft, DraftRequest, Growth, Outcome, Proposer
 
 _log = logging.getLogger(__name__)
+
+_NOTHING = Draft(())
 
 
 class Source:
@@ -77,7 +79,7 @@ class Source:
             return 0
         return max(0, before - self.unread(stream, len(context)))
 
-    def propose(self, requests: Sequence[DraftRequest], *, reading: bool = False) -> list[tuple[int, ...]]:
+    def propose(self, requests: Sequence[DraftRequest], *, reading: bool = False) -> list[Draft]:
         """One valid draft a request, in order; an empty one proposes nothing.
 
         Args:
@@ -85,16 +87,16 @@ class Source:
             reading: whether it has a context to read first.
         """
 
-        def check(answers: Any) -> list[tuple[int, ...]]:
-            if len(answers) != len(requests):
-                raise ValueError(f"{len(answers)} answers to {len(requests)} requests")
-            return [self._checked(draft, request) for draft, request in zip(answers, requests, strict=True)]
+        def check(found: Any) -> list[Draft]:
+            if len(found) != len(requests):
+                raise ValueError(f"{len(found)} answers to {len(requests)} requests")
+            return [self._checked(draft, request) for draft, request in zip(found, requests, strict=True)]
 
         drafts = self._fence.ask("propose", list(requests), check=check, reading=reading)
         if drafts is None:
             for request in requests:
                 self.close(request.stream)
-            return [()] * len(requests)
+            return [_NOTHING] * len(requests)
         return drafts
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
@@ -110,14 +112,12 @@ class Source:
         self._streams.discard(stream)
         self._fence.ask("close", stream, check=done)
 
-    def _checked(self, draft: Draft | None, request: DraftRequest) -> tuple[int, ...]:
+    def _checked(self, draft: Draft | None, request: DraftRequest) -> Draft:
         if draft is None:
-            return ()
-        tokens = tuple(operator.index(token) for token in draft.tokens)
-        wrong = [token for token in tokens if not 0 <= token < self._vocab]
-        if wrong or len(tokens) > request.most:
-            what = f"id {wrong[0]} of {self._vocab}" if wrong else f"{len(tokens)} tokens of at most {request.most}"
+            return _NOTHING
+        checked = answers.draft(draft)
+        if what := answers.wrong(checked, request, self._vocab):
             if self._fence.failed("draft", f"a draft was dropped: {what}"):
                 _log.warning("proposer %r: a draft was dropped: %s", self.name, what)
-            return ()
-        return tokens
+            return _NOTHING
+        return checked

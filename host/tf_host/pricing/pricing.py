@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from tf_host.lanes.depths import FORCED, READING, DraftSample, Offer, RoundSample, StreamView
+from tf_host.lanes.depths import FORCED, READING, Cut, DraftSample, Offer, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
 from tf_host.pricing.aside import FIRST
 from tf_host.pricing.chains import ChainCosts
 from tf_host.pricing.depth import alone, landed, rate, together
+from tf_host.pricing.leaves import Ranked, ranked, widened
 from tf_host.pricing.means import OUTLIER, Mean
 from tf_host.pricing.rounds import RoundCosts
 from tf_host.pricing.streams import Streams
@@ -46,7 +47,9 @@ class Pricing:
 
     A stream alone takes the depth of ``depth.alone``; streams that share a round take those of ``depth.together``.
     Proposers are weighed in their order: one that has nothing to propose leaves the round to the next, so what it
-    competes with is the best of those after it, or the plain round. Nothing decided here can change a reply.
+    competes with is the best of those after it, or the plain round. Where the target takes leaves, what was drafted is
+    then weighed row by row: the next draft, or another token in the place of one before. Nothing decided here can
+    change a reply.
 
     Args:
         plan: the served row plan.
@@ -67,6 +70,8 @@ class Pricing:
         self._taken: dict[int, Offer] = {}
         self._depths: dict[int, dict[int, int]] = {}
         self._trials: set[int] = set()
+        # Proposer -> alternatives that it gave in a place, at most.
+        self._gives: dict[int, int] = {}
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
@@ -91,17 +96,21 @@ class Pricing:
                 self._depths[proposer] = self._together(lacking, proposer)
         return self._depths[proposer].get(stream.id, 0)
 
-    def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
-        """Cut the offers of a shared round to the rows that pay, drafting being paid for; trials stay whole."""
-        if len(self._views) == 1:
-            return {}
+    def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
+        """Cut offers to the rows that pay, drafting being paid for; trials stay as they are.
+
+        What a stream alone was asked for is cut only where alternatives may be worth more.
+        """
         loose = [offer for offer in offers if offer.stream not in self._trials]
+        if len(self._views) == 1 and not any(any(offer.alternatives) for offer in loose):
+            return {}
         whole = sum(offer.tokens for offer in offers) - sum(offer.tokens for offer in loose)
-        gains = [self._landed(offer.stream, offer.proposer, offer.tokens) for offer in loose]
-        rounds = self._round_seconds(whole + sum(offer.tokens for offer in loose))[whole:]
+        rows = [self._ranked(offer) for offer in loose]
+        gains = [each.landed for each in rows]
+        rounds = self._round_seconds(whole + sum(len(each.gains) for each in rows))[whole:]
         free = [0.0] * max((len(gain) for gain in gains), default=0)
-        depths = together(gains, rounds, free, tokens=float(len(self._views) - len(loose)))
-        return {offer.stream: depth for offer, depth in zip(loose, depths, strict=True)}
+        counts = together(gains, rounds, free, tokens=float(len(self._views) - len(loose)))
+        return {offer.stream: each.cut(count) for offer, each, count in zip(loose, rows, counts, strict=True)}
 
     def free(self, proposer: int) -> bool:
         """Whether the deepest draft takes less than ``FREE`` of a plain round."""
@@ -125,6 +134,7 @@ class Pricing:
         if any(depths):
             self._chains[sample.proposer].record(depths, sample.unread, sample.seconds)
         for offer in sample.offers:
+            self._gives[sample.proposer] = max((self._gives.get(sample.proposer, 0), *offer.alternatives))
             self._streams.asked(offer.stream, sample.proposer, offer.tokens > 0)
             if offer.tokens:
                 self._taken[offer.stream] = offer
@@ -137,7 +147,11 @@ class Pricing:
             self._time(sample, sample.seconds)
         for outcome in sample.outcomes:
             if (view := self._views.get(outcome.stream)) is not None:
-                self._streams.replied(outcome.stream, outcome.context - view.prompt + 1 + outcome.kept)
+                landed = outcome.kept + (outcome.stood > 0) + 1
+                self._streams.replied(outcome.stream, outcome.context - view.prompt + landed)
+                if outcome.proposer is not None and outcome.tried and (outcome.stood or not outcome.ended):
+                    alternatives = self._streams.alternatives(outcome.stream, outcome.proposer)
+                    alternatives.judge(outcome.tried, outcome.stood)
             if outcome.proposer is not None and outcome.proposer != FORCED and outcome.drafted:
                 self._streams.judged(
                     outcome.stream, outcome.proposer, outcome.drafted, outcome.kept, ended=outcome.ended
@@ -158,8 +172,9 @@ class Pricing:
         for index in (*reversed(later), proposer):
             acceptance = self._streams.drafts(view.id, index).acceptance
             answered, reading = acceptance.answered, self._reading(view, index)
-            gains = [answered * gain + (1 - answered) * tokens for gain in landed(acceptance.chances(limit))]
-            costs = [answered * cost + (1 - answered) * seconds for cost in rounds]
+            lands, takes = self._by_depth(view.id, index, limit, rounds)
+            gains = [answered * gain + (1 - answered) * tokens for gain in lands]
+            costs = [answered * cost + (1 - answered) * seconds for cost in takes]
             gains[0], costs[0] = tokens, seconds
             chain = [self._chains[index].chain(k) for k in range(limit + 1)]
             depth, best = alone(gains, costs, chain, reading)
@@ -218,6 +233,25 @@ class Pricing:
         if proposer == FORCED:
             return landed([1.0] * depth)
         return landed(self._streams.drafts(stream, proposer).acceptance.chances(depth))
+
+    def _by_depth(
+        self, stream: int, proposer: int, limit: int, rounds: Sequence[float]
+    ) -> tuple[list[float], list[float]]:
+        """Expected tokens and seconds of a round by a stream's drafts in it, with the alternatives that pay."""
+        chances = self._streams.drafts(stream, proposer).acceptance.chances(limit)
+        gives = self._gives.get(proposer, 0)
+        if not gives:
+            return landed(chances), list(rounds)
+        return widened(chances, self._streams.alternatives(stream, proposer).chances[:gives], rounds)
+
+    def _ranked(self, offer: Offer) -> Ranked:
+        """An offer's rows; no more than its window holds, or than twice the widest that was timed."""
+        if offer.proposer == FORCED:
+            return ranked([1.0] * offer.tokens, (), (), offer.tokens)
+        chances = self._streams.drafts(offer.stream, offer.proposer).acceptance.chances(offer.tokens)
+        alternatives = self._streams.alternatives(offer.stream, offer.proposer).chances
+        most = max(offer.tokens, self._limit(self._views[offer.stream]))
+        return ranked(chances, alternatives, offer.alternatives, most)
 
     def _limit(self, view: StreamView) -> int:
         """Drafts that may be asked: the window's, and no more rows than twice the widest that was timed.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tf_host.pricing.acceptance import RECENT, Acceptance
 from tf_host.pricing.aside import Aside
+from tf_host.pricing.leaves import Alternatives
 
 __all__ = ["Drafts", "Streams"]
 
@@ -39,6 +40,7 @@ class Streams:
     def __init__(self) -> None:
         self._open: dict[int, _Stream] = {}
         self._recent: dict[tuple[int, bool], Acceptance] = {}
+        self._alternatives: dict[tuple[int, bool], Alternatives] = {}
         self._reply = _REPLY
 
     def open(self, stream: int, sampled: bool) -> None:
@@ -58,6 +60,10 @@ class Streams:
         if proposer not in drafts:
             drafts[proposer] = Drafts(Acceptance(self._start(proposer, self._open[stream].sampled)))
         return drafts[proposer]
+
+    def alternatives(self, stream: int, proposer: int) -> Alternatives:
+        """What is known of a proposer's alternatives in streams that are greedy, or sampled, as this one is."""
+        return self._alternatives.setdefault((proposer, self._open[stream].sampled), Alternatives())
 
     def drafting(self, stream: int, proposer: int) -> bool:
         """Whether the proposer was ever weighed for the stream."""

@@ -11,6 +11,7 @@ from tf_host.requests import Sampling, TokenInfo
 from tf_host.sampling.drawer import Draw, Drawer
 from tf_host.sampling.logprobs import RowLogprobs
 from tf_host.sampling.penalties import Counts
+from tf_plugins.types import Leaf
 
 
 class WindowDraws:
@@ -85,14 +86,17 @@ class Sampler:
         rows: mx.array,
         position: int,
         drafts: Sequence[int] = (),
+        leaves: Sequence[Leaf] = (),
         masks: Sequence[mx.array | None] | None = None,
     ) -> WindowDraws:
         """Draw after every row of a window, lazily.
 
         Args:
-            rows: logits ``[1 + len(drafts), padded_vocab]``: the pending token's row, then each draft's.
+            rows: logits ``[1 + len(drafts) + len(leaves), padded_vocab]``: the pending token's row, then each draft's,
+                then each leaf's.
             position: absolute position of the first token drawn.
             drafts: the window's drafts; row ``j`` stands after the first ``j``.
+            leaves: what is verified in their places; each stands after the drafts before its place.
             masks: ``[vocab]`` bool a row, or ``None`` for all ids.
         """
         unmasked = masks is None or all(mask is None for mask in masks)
@@ -100,15 +104,17 @@ class Sampler:
             # Comparisons are exact, so any number of rows may share one argmax.
             greedy = mx.argmax(rows[:, : self._drawer.vocab], axis=-1)
             return WindowDraws(greedy, self._row_logprobs(rows, greedy))
-        counts = self._counts
+        before = [self._counts]
+        for draft in drafts:
+            before.append(before[-1] and before[-1].after([draft]))
+        stands = [*enumerate(before)]
+        for leaf in leaves:
+            counts = before[leaf.place]
+            stands.append((leaf.place + 1, counts and counts.after([leaf.token])))
         draws: list[Draw] = []
-        for row in range(len(drafts) + 1):
-            if row and counts is not None:
-                counts = counts.after(drafts[row - 1 : row])
-            mask = None if masks is None else masks[row]
-            draws.append(
-                self._drawer.draw(rows[row], self._sampling, position + row, counts=counts, bias=self._bias, mask=mask)
-            )
+        for row, (behind, counts) in enumerate(stands):
+            mask, place = None if masks is None else masks[row], position + behind
+            draws.append(self._drawer.draw(rows[row], self._sampling, place, counts=counts, bias=self._bias, mask=mask))
         return WindowDraws(draws, self._row_logprobs(rows, [draw.drawn for draw in draws]))
 
     def _row_logprobs(self, rows: mx.array, drawn: Sequence[mx.array] | mx.array) -> list[RowLogprobs] | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from tf_host.lanes import Lanes
-from tf_host.lanes.depths import Depths, DraftSample, Offer, RoundSample, StreamView
+from tf_host.lanes.depths import Cut, Depths, DraftSample, Offer, RoundSample, StreamView
 from tf_host.requests import Done, Event, Failed, GenerateRequest, Sampling
 
 _DEPTHS = (0, 3, 0, 5, 1, 3, 2, 5, 7, 0, 3, 5, 11, 15, 3, 1)
@@ -52,7 +52,7 @@ class Rehearsal:
     def choose(self, stream: StreamView, proposer: int) -> int:
         return self.depth
 
-    def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
+    def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
         return {}
 
     def free(self, proposer: int) -> bool:

@@ -95,7 +95,7 @@ class LlamaModel:
         """Logits ``[rows, vocab]`` of all windows' rows, lazy.
 
         Raises:
-            ValueError: the windows do not fit the band, or one straddles a bucket edge.
+            ValueError: the windows do not fit the band, one straddles a bucket edge, or has leaves that are not taken.
         """
         spans = [self._span(window) for window in windows]
         count = sum(span.rows for span in spans)
@@ -104,13 +104,24 @@ class LlamaModel:
             padding = mx.broadcast_to(tokens[-1:], (self.plan.padded(count) - count,))
             padded = mx.concatenate([tokens, padding])
         else:
-            known = [token for window in windows for token in window.tokens]
+            known = [token for w in windows for token in (*w.tokens, *(leaf.token for leaf in w.leaves))]
             padded = self._padded(known, self.plan.padded(count))
         logits = self.rows.decode(padded, spans, self.plan.tile)
         return logits if logits.shape[0] == count else logits[:count]
 
+    @property
+    def takes_leaves(self) -> bool:
+        """Whether windows may have leaves: where attention is a kernel that looks for their keys."""
+        return self.rows.form.takes_leaves(self.plan.tile)
+
     def keep(self, cache: Cache, rows: int) -> None:
         """Advance by the rows that stand."""
+        cache.length += rows
+
+    def keep_leaf(self, cache: Cache, rows: int, row: int) -> None:
+        """Advance by the rows that stand, the last of which was the window's row ``row``."""
+        cache = _own(cache)
+        self.rows.form.move(cache.layers, cache.length + row, cache.length + rows - 1)
         cache.length += rows
 
     def state_bytes(self, tokens: int) -> int:
@@ -177,9 +188,13 @@ class LlamaModel:
         cache = _own(window.cache)
         rows = window.tokens.shape[0] if isinstance(window.tokens, mx.array) else len(window.tokens)
         keys = self.plan.bucket(cache.length)
+        leaves = tuple(leaf.place for leaf in window.leaves)
+        if leaves and not (self.takes_leaves and 0 <= min(leaves) <= max(leaves) < rows - 1):
+            raise ValueError(f"leaves in place of drafts {sorted(set(leaves))}, with {rows - 1} drafts")
+        rows += len(leaves)
         if not 1 <= rows <= keys - cache.length:
             raise ValueError(f"{rows} rows at position {cache.length} do not fit the bucket that ends at {keys}")
-        return Span(cache, rows, keys)
+        return Span(cache, rows, keys, leaves)
 
     @staticmethod
     def _padded(tokens: Sequence[int], width: int) -> mx.array:

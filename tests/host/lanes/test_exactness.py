@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.lanes import AllStates, CountAdmission, decode, make_lanes, naive, request, run
-from tests.fakes.model import PLAN, VOCAB, FakeModel
-from tests.fakes.proposers import FakeProposer, always, noise, oracle
+from tests.fakes.model import FAULTS, PLAN, VOCAB, FakeModel
+from tests.fakes.proposers import FakeProposer, always, beside, noise, oracle
 from tests.fakes.reading import Sink
 from tf_host.lanes import FixedDepths
 from tf_host.requests import Delta, Event, GenerateRequest, Sampling
@@ -70,6 +70,7 @@ def proposers_for(kind: str, requests: list[GenerateRequest], seed: int) -> list
         "right": [FakeProposer(oracle(replies))],
         "partly": [FakeProposer(oracle(replies, right=2))],
         "noise": [FakeProposer(noise(seed, VOCAB))],
+        "leaves": [FakeProposer(oracle(replies, right=seed % 4), others=beside(replies, seed % 3))],
         "both": [FakeProposer(noise(seed, VOCAB, 0.7), "first"), FakeProposer(oracle(replies, right=3), "second")],
         "stuck": [FakeProposer(always(4))],
         "none": [],
@@ -84,6 +85,7 @@ def play(
     depth: int,
     parallel: int,
     states: bool,
+    alternatives: tuple[int, ...] = (),
 ) -> list[Sink]:
     admission = CountAdmission(parallel)
     proposers = proposers_for(kind, [each for _, each, _ in script], depth)
@@ -91,7 +93,7 @@ def play(
         model,
         admission=admission,
         proposers=proposers,
-        depths=FixedDepths(depth),
+        depths=FixedDepths(depth, alternatives=alternatives),
         states=AllStates(model.plan) if states else None,
     )
     sinks: list[Sink] = []
@@ -135,26 +137,30 @@ def check(sinks: list[Sink], script: list[tuple[int, GenerateRequest, int | None
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     script=scripts(),
-    kind=st.sampled_from(["right", "partly", "noise", "both", "stuck", "none"]),
+    kind=st.sampled_from(["right", "partly", "leaves", "noise", "both", "stuck", "none"]),
     depth=st.integers(0, 15),
     parallel=st.integers(1, 5),
     states=st.booleans(),
     chains=st.booleans(),
+    alternatives=st.lists(st.integers(0, 3), max_size=4).map(tuple),
 )
 def test_a_reply_is_the_plain_one_whatever_shares_its_rounds(
-    script: Any, kind: str, depth: int, parallel: int, states: bool, chains: bool
+    script: Any, kind: str, depth: int, parallel: int, states: bool, chains: bool, alternatives: tuple[int, ...]
 ) -> None:
-    check(play(FakeModel(chains=chains), script, kind, depth, parallel, states), script)
+    model = FakeModel(chains=chains, leaves=True)
+    check(play(model, script, kind, depth, parallel, states, alternatives), script)
 
 
-@pytest.mark.parametrize("fault", ["width", "slot", "neighbour", "stale"])
+@pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_a_planted_fault_is_seen(fault: str) -> None:
     rng = random.Random(7)
     script = [(turn, request([rng.randrange(6) for _ in range(9 + turn)], 50), None) for turn in (0, 3, 5, 9)]
-    sinks = play(FakeModel(faults=[fault]), script, "partly", 5, 4, False)
+    seen = FakeModel(faults=[fault], leaves=True)
     with pytest.raises(AssertionError):
-        check(sinks, script)
-    check(play(FakeModel(), script, "partly", 5, 4, False), script)
+        check(play(seen, script, "leaves", 6, 4, False, (0, 0, 1)), script)
+    whole = FakeModel(leaves=True)
+    check(play(whole, script, "leaves", 6, 4, False, (0, 0, 1)), script)
+    assert whole.leaves_kept > 20
 
 
 @pytest.mark.parametrize("depth", range(1, 16))

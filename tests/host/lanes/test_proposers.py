@@ -12,7 +12,7 @@ from tests.fakes.lanes import CountAdmission, decode, make_lanes, naive, request
 from tests.fakes.model import VOCAB, FakeModel
 from tests.fakes.proposers import FakeProposer, always, oracle
 from tf_host.lanes import FixedDepths
-from tf_host.lanes.depths import DraftSample, Offer, RoundSample, StreamView
+from tf_host.lanes.depths import Cut, DraftSample, Offer, RoundSample, StreamView
 from tf_plugins.types import DraftRequest
 
 WANTED = request([3, 1, 2], 40)
@@ -176,8 +176,8 @@ class Recording(FixedDepths):
         self.views.extend(streams)
         return super().plan(streams)
 
-    def trim(self, offers: Sequence[Offer]) -> Mapping[int, int]:
-        return {offer.stream: self.most_sent for offer in offers}
+    def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
+        return {offer.stream: Cut(self.most_sent) for offer in offers}
 
     def record_draft(self, sample: DraftSample) -> None:
         self.drafts.append(sample)

@@ -13,7 +13,7 @@ from tests.fakes.model import VOCAB
 from tests.fakes.proposers import Answer, FakeProposer, always
 from tf_host.lanes.faults import Failures
 from tf_host.lanes.sources import Source
-from tf_plugins.types import DraftRequest, Outcome
+from tf_plugins.types import Draft, DraftRequest, Outcome
 
 ASKED = DraftRequest(stream=1, context=[1, 2], most=4, seed=0, temperature=0.0, position=2)
 
@@ -47,7 +47,7 @@ def test_a_failure_is_counted_with_its_method_and_cause(method: str) -> None:
 def test_every_bad_draft_is_counted_and_its_stream_is_asked_again() -> None:
     source, _ = opened(always(VOCAB), 1, 2)
     for _ in range(3):
-        assert source.propose([ASKED, replace(ASKED, stream=2)]) == [(), ()]
+        assert source.propose([ASKED, replace(ASKED, stream=2)]) == [Draft(()), Draft(())]
     assert source.failures == Failures(6, f"a draft was dropped: id {VOCAB} of {VOCAB}")
     assert source.serves(1)
 

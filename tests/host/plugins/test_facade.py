@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tf_host.lanes import drafting, rounds
+from tf_host.lanes import drafting, windows
 from tf_host.plugins import Found, LoadedPlugin, Plugins
 from tf_host.plugins.checks import HOOKS, checked
 from tf_plugins import Plugin, PluginError, Refused, TfError, hookimpl
@@ -180,7 +180,7 @@ def test_a_name_may_be_any_printable_text() -> None:
 
 
 def test_lanes_have_no_other_names_of_their_own() -> None:
-    assert {rounds.TARGET, drafting.GRAMMAR} == RESERVED_NAMES
+    assert {windows.TARGET, drafting.GRAMMAR} == RESERVED_NAMES
 
 
 def test_a_class_is_no_object(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.fakes.priced_server import PLAN, Drafter
-from tf_host.lanes.depths import FORCED, DraftSample, Offer, Outcome, RoundSample, StreamView
+from tf_host.lanes.depths import FORCED, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
 from tf_host.pricing import Pricing
 from tf_host.pricing.pricing import DEEPER_EVERY, STALE
@@ -169,14 +169,14 @@ def test_a_copied_window_that_costs_more_than_it_lands_is_cut_to_what_pays() -> 
     draft(pricing, COPY, asked, took=1e-5)
     sent = pricing.trim([Offer(stream, COPY, tokens) for stream, tokens in asked.items()])
     assert sum(asked.values()) > 6
-    assert sum(sent.values()) == 6  # two rows pending, eight in all
+    assert sum(cut.tokens for cut in sent.values()) == 6  # two rows pending, eight in all
 
 
 def test_what_a_grammar_forces_is_worth_its_rows() -> None:
     pricing = started()
     streams = [view(1), view(2)]
     pricing.plan(streams)
-    assert pricing.trim([Offer(1, FORCED, 5)]) == {1: 5}
+    assert pricing.trim([Offer(1, FORCED, 5)]) == {1: Cut(5, (0,) * 5)}
 
 
 def test_streams_that_share_a_round_are_priced_together_around_a_copy() -> None:

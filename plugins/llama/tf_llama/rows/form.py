@@ -31,6 +31,9 @@ class Form(Protocol):
     chains: bool
     """Whether a forward that is sent while the last one runs leaves the caches in place."""
 
+    def takes_leaves(self, tile: int) -> bool:
+        """Whether rows at positions of other rows attend exactly, at so many queries a call."""
+
     def norm(self, rows: mx.array, weight: mx.array) -> mx.array:
         """RMS norm of ``rows [R, D]``."""
 
@@ -53,10 +56,16 @@ class Form(Protocol):
         """``silu(gate) * up`` of ``rows [R, D]`` through gate over up, ``[R, F]``."""
 
     def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
-        """What ``attend`` needs to know of one stream's rows over ``keys`` keys: their mask, in whole tiles."""
+        """What ``attend`` needs to know of one stream's rows over ``keys`` keys: their mask, in whole tiles.
+
+        Positions follow one another but those of leaves, which come last.
+        """
 
     def attend(self, queries: mx.array, cache: mx.array, keys: int, mask: mx.array) -> mx.array:
         """Attention of one stream's ``queries [R, H, S]`` over the first ``keys`` rows of its layer, ``[R, H S]``."""
+
+    def move(self, layers: list[mx.array], source: int, target: int) -> None:
+        """Put the row at ``source`` of every layer's cache at ``target``; sent off. Only where leaves are taken."""
 
 
 class Products:
@@ -69,6 +78,12 @@ class Products:
     def gate(self, rows: mx.array) -> mx.array:
         """``silu(gate) * up`` of ``[R, 2 F]``."""
         raise NotImplementedError
+
+    def takes_leaves(self, tile: int) -> bool:
+        return False
+
+    def move(self, layers: list[mx.array], source: int, target: int) -> None:
+        raise NotImplementedError("leaves are not taken")
 
     def linear(self, rows: mx.array, weights: Linear) -> mx.array:
         return linear(rows, weights)

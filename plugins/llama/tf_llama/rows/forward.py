@@ -20,22 +20,25 @@ Watch = Callable[[mx.array, mx.array, mx.array, mx.array], None]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Consecutive rows of one stream in a forward, from its cache's length on.
+    """Consecutive rows of one stream in a forward, from its cache's length on; behind them its leaves.
 
     Attributes:
         cache: the stream's cache.
-        rows: how many.
+        rows: how many, leaves included.
         keys: length of the key view that they attend over.
+        leaves: for each leaf, the row before it: 0 for one that stands where the second row does.
     """
 
     cache: LlamaCache
     rows: int
     keys: int
+    leaves: tuple[int, ...] = ()
 
     @property
-    def positions(self) -> range:
+    def positions(self) -> list[int]:
         """Absolute positions of the rows."""
-        return range(self.cache.length, self.cache.length + self.rows)
+        start, row = self.cache.length, self.rows - len(self.leaves)
+        return [*range(start, start + row), *(start + 1 + before for before in self.leaves)]
 
 
 @dataclass(frozen=True, slots=True)

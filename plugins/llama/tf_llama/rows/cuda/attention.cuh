@@ -1,7 +1,8 @@
 // Attention of up to 16 rows of one stream over its cache: keys in fixed splits, a block each, then the splits' sums.
 //
 // Where a split begins depends on the keys' positions alone, and keys that a row does not see add exactly nothing, so a
-// row's bits depend on its own position only.
+// row's bits depend on its own position only. A leaf stands at a position whose key in the cache is another token's; its
+// own key lies further on, and a block of its own puts it in its place.
 #pragma once
 #include "common.cuh"
 
@@ -21,18 +22,22 @@ __device__ __forceinline__ int split_of(int position) {
                                    : B + (position - UNTIL_MIDDLE) / LONG;
 }
 
-// queries [rows, HEADS, SIZE], cache [2 KV, capacity, SIZE], keys over values; positions [rows].
+// queries [rows, HEADS, SIZE], cache [2 KV, capacity, SIZE], keys over values; positions [rows + leaves]: of the rows,
+// then which rows are leaves. Row r's key is at positions[0] + r, a leaf's too.
 // sums [splits, rows, HEADS, SIZE], weights [splits, rows, HEADS, 2]: greatest score and sum of powers of two.
-// Blocks (KV, splits) of HEADS / KV warps, a warp a head.
+// Blocks (KV, splits + leaves) of HEADS / KV warps, a warp a head.
 template <int HEADS, int KV, int SIZE>
 __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* cache, const int* positions, float* sums,
-                                             float* weights, int rows, int capacity) {
+                                             float* weights, int rows, int leaves, int capacity) {
   constexpr int GROUP = HEADS / KV, THREADS = GROUP * 32, KEYS = 32, STEPS = SIZE / 16, ROW = SIZE * 2 + 16;
   __shared__ __align__(16) unsigned char memory[2][2][KEYS * ROW];  // [stage][keys, values]
-  const int kv = blockIdx.x, split = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int kv = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = lane / 4, pair = lane % 4, head = kv * GROUP + warp;
-  int last = 0;
-  for (int row = 0; row < rows; ++row) last = max(last, positions[row]);
+  const int leaf = int(blockIdx.y + leaves) - int(gridDim.y);  // of a block for one leaf, which; less than 0 elsewhere
+  const int alone = leaf < 0 ? -1 : positions[rows + leaf];
+  const int split = leaf < 0 ? blockIdx.y : split_of(positions[alone]);
+  int last = leaf < 0 ? 0 : positions[alone];
+  for (int row = 0; leaf < 0 && row < rows; ++row) last = max(last, positions[row]);
   const int begin = split_start(split), end = min(split_start(split + 1), last + 1);
   if (begin >= end) return;
 
@@ -46,7 +51,10 @@ __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* ca
     }
   int seen[2];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) seen[half] = group + half * 8 < rows ? positions[group + half * 8] : -1;
+  for (int half = 0; half < 2; ++half) {
+    const int row = group + half * 8;
+    seen[half] = row < rows && (leaf < 0 || row == alone) ? positions[row] : -1;
+  }
 
   auto load = [&](int stage, int at) {
 #pragma unroll
@@ -54,7 +62,8 @@ __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* ca
       const unsigned to = shared_at(memory[stage][which]);
       for (int part = threadIdx.x; part < KEYS * SIZE / 8; part += THREADS) {
         const int key = part / (SIZE / 8), piece = part % (SIZE / 8);
-        const int place = min(at + key, last);  // what is past the last row is not seen, but must be there
+        int place = min(at + key, last);  // what is past the last row is not seen, but must be there
+        if (leaf >= 0 && place == last) place = positions[0] + alone;
         copy_16(to + key * ROW + piece * 16, cache + (size_t(which * KV + kv) * capacity + place) * SIZE + piece * 8);
       }
     }
@@ -141,6 +150,8 @@ __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* ca
     total[half] += __shfl_xor_sync(0xffffffffu, total[half], 2);
     const int row = group + half * 8;
     if (row >= rows) continue;
+    const bool lone = positions[row] != positions[0] + row && split_of(positions[row]) == split;
+    if (leaf < 0 ? lone : row != alone) continue;
     const size_t at = (size_t(split) * rows + row) * HEADS + head;
     if (pair == 0) {
       weights[at * 2] = greatest[half];

@@ -1,4 +1,4 @@
-// What stands between the products: sums with their norm, and the turn of queries and keys.
+// What stands between the products: sums with their norm, the turn of queries and keys, and a leaf that is kept.
 #pragma once
 #include "common.cuh"
 
@@ -98,6 +98,22 @@ __device__ __forceinline__ void rotate(const bf16* asked, const float* angles, b
                           : written + (size_t(row) * 2 * KV + head - HEADS) * SIZE;
   to[i] = bf16(first);
   to[i + HALF] = bf16(second);
+}
+
+template <int LAYERS>
+struct Caches {
+  const bf16* layers[LAYERS];
+};
+
+// Row places[0] over row places[1] of every layer's cache [LANES, capacity, SIZE]. A block a layer.
+template <int LAYERS, int LANES, int SIZE>
+__device__ __forceinline__ void move_row(const Caches<LAYERS> caches, const int* places, int* done, int capacity) {
+  bf16* layer = const_cast<bf16*>(caches.layers[blockIdx.x]);  // nobody else has the caches, and nothing runs beside this
+  for (int at = threadIdx.x; at < LANES * SIZE / 8; at += blockDim.x) {
+    bf16* lane = layer + size_t(at / (SIZE / 8)) * capacity * SIZE + at % (SIZE / 8) * 8;
+    *reinterpret_cast<uint4*>(lane + size_t(places[1]) * SIZE) = *reinterpret_cast<const uint4*>(lane + size_t(places[0]) * SIZE);
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) *done = 1;
 }
 
 }  // namespace tf

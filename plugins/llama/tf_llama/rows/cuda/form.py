@@ -85,16 +85,23 @@ class CudaForm(GpuForm):
         gate_up = self._kernels.linear(rows, weights[0].T)
         return self.gate(gate_up), (gate_up,)
 
+    def takes_leaves(self, tile: int) -> bool:
+        return tile <= plan.ROWS
+
     def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
-        """The rows' positions where the kernel attends: it needs no mask and no padding."""
+        """The rows' positions, and which are leaves, where the kernel attends: it needs no mask and no padding."""
         if tile > plan.ROWS:
             return super().mask(positions, keys, tile)
-        return mx.array(list(positions), mx.int32)
+        leaves = [row for row, position in enumerate(positions) if position != positions[0] + row]
+        return mx.array([*positions, *leaves], mx.int32)
 
     def attend(self, queries: mx.array, cache: mx.array, keys: int, mask: mx.array) -> mx.array:
         if mask.dtype != mx.int32:
             return super().attend(queries, cache, keys, mask)
         return self._kernels.attend(queries, cache, mask, keys)
+
+    def move(self, layers: list[mx.array], source: int, target: int) -> None:
+        mx.async_eval(self._kernels.move(layers, source, target))  # type: ignore[no-untyped-call]
 
 
 def turned(rope: Any, positions: Sequence[int], size: int) -> mx.array:

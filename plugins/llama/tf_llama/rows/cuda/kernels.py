@@ -88,16 +88,19 @@ class Kernels:
         Args:
             queries: turned.
             cache: keys, then values.
-            positions: int32 ``[R]``; a row sees the keys up to its own.
+            positions: int32 ``[R + leaves]``: a row sees the keys up to its own position; then which rows are leaves.
+                The first row is none, and row ``r``'s key is at ``positions[0] + r``.
             keys: more than any position.
         """
         rows, splits = queries.shape[0], plan.splits(keys)
+        leaves = positions.shape[0] - rows
         inputs = ("queries", "cache", "positions")
-        arguments = "<HEADS, KV, SIZE>(queries, cache, positions, sums, weights, queries_shape[0], cache_shape[1])"
+        counts = "queries_shape[0], positions_shape[0] - queries_shape[0], cache_shape[1]"
+        arguments = f"<HEADS, KV, SIZE>(queries, cache, positions, sums, weights, {counts})"
         split = kernel("attention.cuh", "attend_split", inputs, ("sums", "weights"), arguments)
         threads = self._heads // self._kv_heads * 32
         shapes = [(splits, rows, self._heads, self._size), (splits, rows, self._heads, 2)]
-        grid = (self._kv_heads * threads, splits)
+        grid = (self._kv_heads * threads, splits + leaves)
         given = [queries, cache, positions]
         sums, weights = run(split, given, self._shape(), grid, threads, shapes, [mx.float32] * 2)
         arguments = "<HEADS, SIZE>(sums, weights, positions, y, sums_shape[1])"
@@ -106,6 +109,19 @@ class Kernels:
         grid = (self._heads * self._size, rows)
         shape = (rows, self._heads * self._size)
         return run(total, [sums, weights, positions], template, grid, self._size, [shape], [mx.bfloat16])[0]
+
+    def move(self, layers: list[mx.array], source: int, target: int) -> mx.array:
+        """Put the row at ``source`` of every cache ``[2 kv heads, capacity, size]`` at ``target``, in place.
+
+        Returns:
+            What is computed once that is done.
+        """
+        names = [f"layer{at}" for at in range(len(layers))]
+        arguments = f"<{len(names)}, LANES, SIZE>({{{{{', '.join(names)}}}}}, places, done, layer0_shape[1])"
+        call = kernel("between.cuh", "move_row", ("places", *names), ("done",), arguments, f"_{len(names)}")
+        template = {"LANES": 2 * self._kv_heads, "SIZE": self._size}
+        given = [mx.array([source, target], mx.int32), *layers]
+        return run(call, given, template, (len(names) * _BLOCK, 1), _BLOCK, [(1,)], [mx.int32])[0]
 
     def _product(
         self, rows: mx.array, weight: mx.array, ending: str, shape: tuple[int, ...], dtype: mx.Dtype

@@ -1,0 +1,149 @@
+"""One stream's part in a round: the rows to verify, and what of them landed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+import mlx.core as mx
+
+from tf_host.lanes.depths import Outcome
+from tf_host.lanes.drafting import Proposal
+from tf_host.lanes.stream import Stream, StreamFault
+from tf_host.requests import TokenInfo
+from tf_host.sampling import WindowDraws
+from tf_plugins.types import Leaf
+
+__all__ = ["TARGET", "Landed", "StreamWindow", "land", "masks", "outcome"]
+
+TARGET = "target"
+"""Names the tokens that nobody proposed."""
+
+
+@dataclass(slots=True)
+class StreamWindow:
+    """One stream's pending token, drafts and leaves in a round, and their rows' masks where a grammar has any."""
+
+    stream: Stream
+    proposal: Proposal | None
+    masks: list[mx.array | None] | None = None
+
+    @property
+    def drafts(self) -> tuple[int, ...]:
+        return () if self.proposal is None else self.proposal.tokens
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        return () if self.proposal is None else self.proposal.leaves
+
+    @property
+    def rows(self) -> int:
+        return 1 + len(self.drafts) + len(self.leaves)
+
+    @property
+    def tried(self) -> int:
+        """Drafts and leaves."""
+        return self.rows - 1
+
+
+@dataclass(slots=True)
+class Landed:
+    """What a round gave one stream.
+
+    Attributes:
+        window: the stream's.
+        tokens: that landed, in order.
+        text: theirs.
+        reason: why the reply ended, if it did.
+        leaf: index of the leaf that stood, if one did.
+        error: what its reader or grammar raised, if one did.
+    """
+
+    window: StreamWindow
+    tokens: list[TokenInfo] = field(default_factory=list)
+    text: str = ""
+    reason: Literal["stop", "length"] | None = None
+    leaf: int | None = None
+    error: Exception | None = None
+
+    @property
+    def kept(self) -> int:
+        """Drafts and leaves that stood."""
+        return sum(token.source != TARGET for token in self.tokens)
+
+    @property
+    def drafts(self) -> int:
+        """Drafts that stood."""
+        return self.kept - (self.leaf is not None)
+
+
+def land(window: StreamWindow, draws: WindowDraws) -> Landed:
+    """Add the target's own draws to the reply up to the first that nobody proposed, or that ends the reply."""
+    landed = Landed(window)
+    stream = window.stream
+    stream.rounds += 1
+    row: int | None = 0
+    try:
+        while row is not None:
+            token = draws.token(row)
+            following = _row_after(landed, row, token)
+            source = TARGET if following is None or window.proposal is None else window.proposal.source
+            landed.tokens.append(draws.info(row, token, source))
+            text, landed.reason = stream.feed(token)
+            landed.tokens[-1] = replace(landed.tokens[-1], text=text)
+            landed.text += text
+            row = following if landed.reason is None else None
+        ids = tuple(token.id for token in landed.tokens)
+        stream.decoding.sampler.commit(ids)
+        if stream.decoding.grammar is not None:
+            stream.decoding.grammar.commit(ids)
+    except Exception as error:
+        landed.error = error
+    if window.proposal is not None:
+        stream.drafted[window.proposal.source] += window.tried
+        stream.kept[window.proposal.source] += landed.kept
+    return landed
+
+
+def _row_after(landed: Landed, row: int, token: int) -> int | None:
+    """The row that saw ``token``, drawn after ``row``, or ``None`` where nobody proposed it; notes a leaf."""
+    drafts, leaves = landed.window.drafts, landed.window.leaves
+    if row >= len(drafts):  # the last draft's row, or a leaf's
+        return None
+    if token == drafts[row]:
+        return row + 1
+    if Leaf(row, token) not in leaves:
+        return None
+    landed.leaf = leaves.index(Leaf(row, token))
+    return 1 + len(drafts) + landed.leaf
+
+
+def outcome(landed: Landed) -> Outcome:
+    """As depths see it."""
+    stream, window = landed.window.stream, landed.window
+    tried = [leaf for leaf in window.leaves if leaf.place == landed.drafts]
+    return Outcome(
+        stream=stream.number,
+        context=len(stream.tokens) - len(landed.tokens),
+        proposer=None if window.proposal is None else window.proposal.proposer,
+        drafted=len(window.drafts),
+        kept=landed.drafts,
+        ended=landed.reason is not None,
+        tried=len(tried),
+        stood=0 if landed.leaf is None else tried.index(window.leaves[landed.leaf]) + 1,
+    )
+
+
+def masks(window: StreamWindow) -> list[mx.array | None] | None:
+    """What the grammar allows after each row, each along its own path."""
+    grammar = window.stream.decoding.grammar
+    if grammar is None:
+        return None
+    drafts = window.drafts
+    paths = [drafts[:row] for row in range(1 + len(drafts))]
+    paths += [(*drafts[: leaf.place], leaf.token) for leaf in window.leaves]
+    try:
+        allowed = [grammar.mask(path) for path in paths]
+    except Exception as error:
+        raise StreamFault(window.stream, error) from error
+    return [None if mask is None else mx.array(cast(Any, mask)) for mask in allowed]

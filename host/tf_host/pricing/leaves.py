@@ -1,0 +1,131 @@
+"""Which rows of a window are worth most: its drafts, or other tokens in their places.
+
+A draft that stands lands one token; so does an alternative that stands where a draft does not. With ``qi`` the chance
+that draft ``i`` stands once the ones before it do, and ``ar`` the chance that the ``r``-th alternative stands where a
+draft does not,
+
+    draft i: q1...qi        alternative r of place i: q1...q(i-1) (1 - qi) ar
+
+are the tokens that a row is expected to land, and the best window of so many rows has those that land most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+
+from tf_host.lanes.depths import Cut
+from tf_host.pricing.depth import rate
+
+__all__ = ["PRIOR", "Alternatives", "Ranked", "ranked", "widened"]
+
+PRIOR = (0.25, 0.14, 0.07)
+"""Chances of alternatives that nothing is known of. Of 351 greedy tokens of the demo pair that the drafter missed, 26%
+were its second choice, 14% its third and 6% its fourth; at 0.7 they were 22%, 14% and 7% of 467."""
+
+_PRIOR_WEIGHT = 20.0
+
+_KEPT = 0.995
+"""Share of what was counted that is left after another draft that did not stand."""
+
+
+class Alternatives:
+    """How often alternatives stood where a draft did not, decayed, for one proposer's greedy or sampled drafts."""
+
+    def __init__(self) -> None:
+        self._tried = [0.0] * len(PRIOR)
+        self._stood = [0.0] * len(PRIOR)
+
+    def judge(self, tried: int, stood: int) -> None:
+        """``tried`` alternatives were verified in the place of a draft that did not stand; the ``stood``-th stood."""
+        for rank in range(min(tried, len(PRIOR))):
+            self._tried[rank] = self._tried[rank] * _KEPT + 1
+            self._stood[rank] = self._stood[rank] * _KEPT + (rank + 1 == stood)
+
+    @property
+    def chances(self) -> list[float]:
+        """Of each alternative in its order; a later one has no better chance."""
+        found = [
+            (_PRIOR_WEIGHT * prior + stood) / (_PRIOR_WEIGHT + tried)
+            for prior, stood, tried in zip(PRIOR, self._stood, self._tried, strict=True)
+        ]
+        return list(accumulate(found, min))
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """An offer's rows, those that land most first.
+
+    Attributes:
+        places: each row's: ``(place, 0)`` for a draft, ``(place, r)`` for its ``r``-th alternative.
+        gains: tokens that each is expected to land, never more than the row before.
+    """
+
+    places: tuple[tuple[int, int], ...]
+    gains: tuple[float, ...]
+
+    @property
+    def landed(self) -> list[float]:
+        """Expected tokens of a window with the first 0, 1, 2, ... rows."""
+        return list(accumulate(self.gains, initial=1.0))
+
+    def cut(self, rows: int) -> Cut:
+        """What the first so many rows are."""
+        kept = self.places[:rows]
+        depth = sum(rank == 0 for _, rank in kept)
+        return Cut(depth, tuple(sum(at == place and rank > 0 for at, rank in kept) for place in range(depth)))
+
+
+def ranked(chances: Sequence[float], alternatives: Sequence[float], offered: Sequence[int], most: int) -> Ranked:
+    """The ``most`` best rows.
+
+    Args:
+        chances: of the drafts, each once the ones before it stood.
+        alternatives: chances of a place's alternatives where its draft does not stand.
+        offered: how many alternatives each of the first places has.
+        most: rows.
+    """
+    rows = [(stands, place, 0) for place, stands in enumerate(accumulate(chances, mul))]
+    rows += [leaf for place, leaves in enumerate(_leaves(chances, alternatives, offered)) for leaf in leaves]
+    rows.sort(key=lambda row: (-row[0], row[2], row[1]))
+    best = rows[:most]
+    return Ranked(tuple((place, rank) for _, place, rank in best), tuple(gain for gain, _, _ in best))
+
+
+def widened(
+    chances: Sequence[float], alternatives: Sequence[float], rounds: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """Expected tokens and seconds by depth, each with the alternatives that pay beside so many drafts.
+
+    Args:
+        chances: of the drafts.
+        alternatives: of every place's alternatives.
+        rounds: seconds of a round of ``1 + k`` rows.
+    """
+    offered = [len(alternatives)] * len(chances)
+    beside: list[float] = []
+    total, tokens, seconds = 1.0, [1.0], [rounds[0]]
+    each = zip(accumulate(chances, mul), _leaves(chances, alternatives, offered), strict=True)
+    for depth, (stands, leaves) in enumerate(each, 1):
+        total += stands
+        beside = sorted((*beside, *(gain for gain, _, _ in leaves)), reverse=True)
+        room = range(len(rounds) - depth)
+        ways = zip(accumulate(beside, initial=total), (rounds[depth + more] for more in room), strict=False)
+        landed, took = max(ways, key=lambda way: rate(*way))
+        tokens.append(landed)
+        seconds.append(took)
+    return tokens, seconds
+
+
+def _leaves(
+    chances: Sequence[float], alternatives: Sequence[float], offered: Sequence[int]
+) -> Iterator[list[tuple[float, int, int]]]:
+    """Of each place ``(gain, place, rank)`` of its alternatives."""
+    reached = 1.0
+    for place, chance in enumerate(chances):
+        missed, reached = reached * (1 - chance), reached * chance
+        some = alternatives[: offered[place]] if place < len(offered) else ()
+        # No more than the draft itself, so that no place is without its draft.
+        yield [(min(reached, missed * other), place, rank) for rank, other in enumerate(some, 1)]
