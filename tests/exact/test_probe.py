@@ -43,8 +43,8 @@ def attention(passes: Callable[[int, Sequence[int]], bool]) -> TileCheck:
 class Probed(FakeModel):
     """The fake model with operations to measure."""
 
-    def __init__(self, *checks: WidthCheck | TileCheck, faults: Iterable[str] = ()) -> None:
-        super().__init__(BASE.with_band((1,), 1), faults)
+    def __init__(self, *checks: WidthCheck | TileCheck, faults: Iterable[str] = (), leaves: bool = False) -> None:
+        super().__init__(BASE.with_band((1,), 1), faults, leaves=leaves)
         self._checks = checks
 
     def checks(self) -> Sequence[WidthCheck | TileCheck]:
@@ -110,6 +110,17 @@ def test_a_fault_of_the_whole_model_is_found_by_the_replay(fault: str):
     verdict = run(Probed(linear(WIDTHS), attention(lambda tile, rungs: True), faults=(fault,)))
     assert not verdict.exact
     assert verdict.failure.startswith("whole model, position ")
+
+
+@pytest.mark.parametrize("fault", ["leaf", "left"])
+def test_a_fault_of_leaves_is_found_by_the_replay(fault: str):
+    faulty = Probed(linear(WIDTHS), attention(lambda tile, rungs: True), faults=(fault,), leaves=True)
+    verdict = run(faulty)
+    assert not verdict.exact
+    assert (", a leaf," in verdict.failure) == (fault == "leaf")
+    whole = Probed(linear(WIDTHS), attention(lambda tile, rungs: True), leaves=True)
+    assert run(whole).exact
+    assert whole.leaves_kept > 5
 
 
 def test_the_replay_crosses_a_bucket_edge_and_finds_nothing_in_an_exact_model():

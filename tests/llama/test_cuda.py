@@ -12,6 +12,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+from tests.llama.leaves import leaf_rows
 from tests.llama.tiny import checkpoint, ids, load, read
 from tf_llama.rows.cuda.form import CudaForm
 from tf_llama.rows.cuda.kernels import Kernels
@@ -138,6 +139,39 @@ def test_attention_is_right_and_a_row_knows_its_position_alone(heads: int, kv_he
         assert same(compute.attend(queries, stale, mx.array(places, mx.int32), keys), whole), last
 
 
+@pytest.mark.parametrize(("heads", "kv_heads", "size"), [(9, 3, 64), (64, 8, 128)])
+def test_a_leaf_attends_as_a_draft_in_its_place_would(heads: int, kv_heads: int, size: int) -> None:
+    compute, drafts = kernels(heads, kv_heads, size), 10
+    cache, queries = random(2 * kv_heads, 5_300, size, seed=8), random(ROWS, heads, size, seed=9)
+    for first in (0, 55, 60, 300, 505, 2_040, 5_000):  # splits end among the drafts, too
+        straight = [first + row for row in range(drafts)]
+        before = [0, 0, 3, 4, 8, 0][: ROWS - drafts]
+        places = [*straight, *(first + 1 + row for row in before)]
+        keys = first + 200
+        given = mx.array([*places, *range(drafts, ROWS)], mx.int32)
+        found = compute.attend(queries, cache, given, keys)
+        assert same(found[:drafts], compute.attend(queries[:drafts], cache, mx.array(straight, mx.int32), keys)), first
+        for row in range(drafts, ROWS):
+            place = mx.array(places[row : row + 1], mx.int32)
+            moved = mx.array(cache)
+            moved[:, places[row]] = cache[:, first + row]
+            lone = compute.attend(queries[row : row + 1], moved, place, keys)
+            assert same(found[row : row + 1], lone), (first, row)
+            assert not same(found[row : row + 1], compute.attend(queries[row : row + 1], cache, place, keys)), "control"
+
+
+def test_a_row_is_moved_in_every_cache_and_nothing_else_is() -> None:
+    compute = kernels(8, 2, 64)
+    layers = [random(4, 90, 64, seed=seed) for seed in range(5)]
+    wanted = [mx.array(layer) for layer in layers]
+    mx.eval(layers, wanted)
+    for layer in wanted:
+        layer[:, 70] = layer[:, 81]
+    mx.eval(wanted)
+    mx.eval(compute.move(layers, 81, 70))
+    assert all(same(layer, other) for layer, other in zip(layers, wanted, strict=True))
+
+
 def shapes() -> Iterable[dict[str, int]]:
     yield {"hidden_size": 576, "num_attention_heads": 9, "num_key_value_heads": 3, "intermediate_size": 1_536}
     yield {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 1_376}
@@ -157,6 +191,13 @@ def test_a_model_is_served_by_the_kernels_and_agrees_with_mlx(tmp_path: Path, sh
     for at, token in enumerate(window):
         assert same(model.verify([Window(cache, [token])]), together[at : at + 1]), at
         model.keep(cache, 1)
+
+
+def test_leaves_of_a_model_have_the_bits_of_drafts(tmp_path: Path) -> None:
+    shape = next(iter(shapes()))
+    model = load(checkpoint(tmp_path, mx.bfloat16, head_dim=64, **shape), CUDA)
+    model.use(model.plan.with_band(tuple(range(1, ROWS + 1)), ROWS))
+    assert all(same(ours, theirs) for ours, theirs in leaf_rows(model))
 
 
 def test_kernels_that_compute_otherwise_are_left_out(

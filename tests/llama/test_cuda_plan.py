@@ -10,8 +10,9 @@ import mlx.core as mx
 import pytest
 from mlx_lm.utils import load_model
 
+from tests.llama.leaves import leaf_rows
 from tests.llama.reference import H200, ReferenceKernels
-from tests.llama.tiny import LLAMA3, both, checkpoint, config, load
+from tests.llama.tiny import LLAMA3, both, checkpoint, config, ids, load, read
 from tf_llama.config import LlamaConfig
 from tf_llama.model import LlamaModel
 from tf_llama.rows import forms
@@ -20,8 +21,9 @@ from tf_llama.rows.cuda import form as cuda_form
 from tf_llama.rows.cuda.form import CudaForm, fits
 from tf_llama.rows.cuda.trial import what_is_off
 from tf_llama.rows.gpu import GpuForm
-from tf_plugins.types import Device
+from tf_plugins.types import Device, Leaf, Window
 
+CPU = Device("cpu", "cpu", "cpu", dtype="float32", compiled=False)
 CUDA = Device("gpu", "cuda", "a CUDA device, its kernels played by MLX")
 SHAPE: dict[str, Any] = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
 
@@ -99,6 +101,57 @@ def test_a_forward_through_them_equals_mlx_lm(
     assert model.kernels == f"tf-cuda {compiling.source_digest()}"
     model.use(model.plan.with_band(tuple(range(1, plan.ROWS + 1)), plan.ROWS))
     compare(model, load_model(tmp_path)[0])
+
+
+def worst(rows: list[tuple[mx.array, mx.array]]) -> float:
+    return max((mx.linalg.norm(ours - theirs) / mx.linalg.norm(theirs)).item() for ours, theirs in rows)
+
+
+def test_a_leaf_computes_what_a_draft_in_its_place_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played(monkeypatch)
+    checkpoint(tmp_path, mx.bfloat16, **SHAPE)
+    model = load(tmp_path, CUDA)
+    model.use(model.plan.with_band(tuple(range(1, plan.ROWS + 1)), plan.ROWS))
+    assert model.takes_leaves
+    rows = leaf_rows(model)
+    assert worst(rows) < 0.02
+
+
+@pytest.mark.parametrize("fault", ["attend", "move"])
+def test_the_control_a_leaf_that_sees_a_draft_or_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    played(monkeypatch)
+    right = ReferenceKernels.attend
+
+    def without_its_key(self: Any, queries: mx.array, cache: mx.array, positions: mx.array, keys: int) -> mx.array:
+        rows = queries.shape[0]
+        outputs = [right(self, queries[row : row + 1], cache, positions[row : row + 1], keys) for row in range(rows)]
+        return mx.concatenate(outputs)
+
+    wrong: dict[str, Any] = {"attend": without_its_key, "move": lambda self, layers, source, target: mx.array([1])}
+    checkpoint(tmp_path, mx.bfloat16, **SHAPE)
+    model = load(tmp_path, CUDA)
+    model.use(model.plan.with_band(tuple(range(1, plan.ROWS + 1)), plan.ROWS))
+    monkeypatch.setattr(ReferenceKernels, fault, wrong[fault])
+    assert worst(leaf_rows(model)) > 0.02
+
+
+def test_leaves_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint(tmp_path, mx.bfloat16, **SHAPE)
+    stock = load(tmp_path, CPU)
+    assert not stock.takes_leaves
+    with pytest.raises(ValueError, match="leaves in place of drafts"):
+        stock.verify([Window(read(stock, ids(20)), [1, 2], [Leaf(0, 3)])])
+    played(monkeypatch)
+    model = load(tmp_path, CUDA)
+    model.use(model.plan.with_band(tuple(range(1, plan.ROWS + 1)), plan.ROWS))
+    cache = read(model, ids(20))
+    for place in (-1, 1, 5):
+        with pytest.raises(ValueError, match="leaves in place of drafts"):
+            model.verify([Window(cache, [1, 2], [Leaf(place, 3)])])
+    model.use(model.plan.with_band((32,), 32))
+    assert not model.takes_leaves  # so many queries a call are MLX's
 
 
 def test_a_deep_product_is_summed_from_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

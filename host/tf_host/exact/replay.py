@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from tf_plugins.rows import RowPlan
-from tf_plugins.types import Cache, Model, Window
+from tf_plugins.types import Cache, Leaf, Model, TakesLeaves, Window
 
 REPLY = 128
 """Reply tokens that are compared."""
@@ -25,10 +25,12 @@ class Difference:
     position: int
     rows: int
     shared: bool
+    leaf: bool = False
 
     def __str__(self) -> str:
         beside = " beside another stream" if self.shared else ""
-        return f"position {self.position} in a window of {self.rows} rows{beside}"
+        leaf = ", a leaf," if self.leaf else ""
+        return f"position {self.position}{leaf} in a window of {self.rows} rows{beside}"
 
 
 def replay(
@@ -37,8 +39,9 @@ def replay(
     """Decode greedily one row a forward, then the same reply in windows, and compare the logits' bits row by row.
 
     Windows of every size up to the band's top are used, half of them with wrong tokens after a right prefix (so
-    rejected rows are left behind), every third beside a neighbour's window. Needs no sampling: bits of logits decide
-    every draw.
+    rejected rows are left behind), every third beside a neighbour's window. Where the model takes leaves, the reply's
+    token stands beside each first wrong one, and beside the first right one, as often as there is room. Needs no
+    sampling: bits of logits decide every draw.
 
     Args:
         model: with ``plan`` in use.
@@ -55,6 +58,7 @@ def replay(
     tokens, digests = _single_steps(model, plan, prompt, reply)
     cache = _read(model, plan, prompt, reply)
     neighbour = _read(model, plan, list(reversed(prompt)), reply)
+    takes_leaves = isinstance(model, TakesLeaves) and model.takes_leaves
     last = prompt[0]
     done, turn = 0, 0
     while done < reply:
@@ -66,7 +70,10 @@ def replay(
             (t + 1) % model.checkpoint.vocab for t in tokens[done + right : done + rows]
         ]
         shared = turn % 3 == 2 and rows < plan.top
-        windows = [Window(cache, window)]
+        spare = min(plan.top - rows - shared, plan.room(cache.length) - rows)
+        places = sorted({0, right - 1}, reverse=True)[: max(0, spare)] if takes_leaves and rows > 1 else []
+        leaves = [Leaf(place, tokens[done + 1 + place]) for place in places if place < rows - 1]
+        windows = [Window(cache, window, leaves)]
         if shared:
             windows.insert(turn % 2, Window(neighbour, [last]))
         logits = model.verify(windows)
@@ -75,10 +82,17 @@ def replay(
         for row in range(right):
             if _digest(logits[first + row]) != digests[done + row]:
                 return Difference(cache.length + row, rows, shared)
-        model.keep(cache, right)
+        for row, leaf in enumerate(leaves, rows):
+            if _digest(logits[first + row]) != digests[done + 1 + leaf.place]:
+                return Difference(cache.length + 1 + leaf.place, rows, shared, leaf=True)
+        stood = bool(leaves) and leaves[0].place == right - 1
+        if stood and isinstance(model, TakesLeaves):
+            model.keep_leaf(cache, right + 1, rows)
+        else:
+            model.keep(cache, right)
         if shared and plan.room(neighbour.length) > 1:
             model.keep(neighbour, 1)
-        done += right
+        done += right + stood
         turn += 1
     return None
 

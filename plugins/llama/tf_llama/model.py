@@ -16,7 +16,7 @@ from tf_llama.rows.forms import choose
 from tf_llama.rows.forward import Rows, Span
 from tf_llama.rows.weights import pack
 from tf_plugins import RowPlan
-from tf_plugins.types import Cache, Checkpoint, Device, Progress, State, TileCheck, WidthCheck, Window
+from tf_plugins.types import Cache, Checkpoint, Device, Leaf, Progress, State, TileCheck, WidthCheck, Window
 
 __all__ = ["LlamaModel", "load_rows"]
 
@@ -155,6 +155,8 @@ class LlamaModel:
         if not on_cpu:
             runs += [partial(self._warm_chunk, cache, rows) for rows in plan.chunk_rows if rows <= plan.context]
             runs += [partial(self._warm_attention, rung) for rung in plan.rungs]
+        if self.takes_leaves:
+            runs.append(partial(self._warm_leaf, cache))
         for done, run in enumerate(runs):
             progress("warming up", done / len(runs))
             run()
@@ -168,6 +170,12 @@ class LlamaModel:
     def _warm_chunk(self, cache: LlamaCache, rows: int) -> None:
         cache.length = 0
         self.prefill(cache, [0] * rows)
+
+    def _warm_leaf(self, cache: LlamaCache) -> None:
+        cache.length = 0
+        mx.eval(self.verify([Window(cache, [0, 0], [Leaf(0, 0)])]))
+        self.keep_leaf(cache, 2, 2)
+        mx.eval(self.verify([Window(cache, [0])]))
 
     def _warm_attention(self, rung: int) -> None:
         # CUDA builds a graph, in 40 ms, for every pair of a cache length and a bucket. All layers share it.
