@@ -124,7 +124,7 @@ class Rounds:
                 rows = logits[row : row + window.rows]
                 stream = window.stream
                 sampler = stream.decoding.sampler
-                drawn.append(sampler.window(rows, len(stream.tokens), window.drafts, window.leaves, window.masks))
+                drawn.append(sampler.window(rows, len(stream.tokens), window.drafts, window.masks, window.leaves))
                 row += window.rows
         return drawn
 

@@ -86,8 +86,8 @@ class Sampler:
         rows: mx.array,
         position: int,
         drafts: Sequence[int] = (),
-        leaves: Sequence[Leaf] = (),
         masks: Sequence[mx.array | None] | None = None,
+        leaves: Sequence[Leaf] = (),
     ) -> WindowDraws:
         """Draw after every row of a window, lazily.
 
@@ -96,8 +96,8 @@ class Sampler:
                 then each leaf's.
             position: absolute position of the first token drawn.
             drafts: the window's drafts; row ``j`` stands after the first ``j``.
-            leaves: what is verified in their places; each stands after the drafts before its place.
             masks: ``[vocab]`` bool a row, or ``None`` for all ids.
+            leaves: what is verified in the drafts' places; each stands after the drafts before its place.
         """
         unmasked = masks is None or all(mask is None for mask in masks)
         if self._sampling.temperature == 0 and self._counts is None and self._bias is None and unmasked:

@@ -124,7 +124,6 @@ def test_alternatives_that_never_stand_lose_their_rows_and_those_that_do_keep_th
         turn(never, kept=2, stood=0)
         turn(always, kept=2, stood=1)
     assert turn(never, 2).alternatives[2] == 0  # and so nothing more is learned there
-    assert sum(turn(never, 2).alternatives) < sum(turn(always, 2).alternatives)
     assert turn(always, 2).alternatives[2] == 1
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.host.sampling import reference
 from tf_host.requests import Sampling
 from tf_host.sampling import Drawer, Sampler
+from tf_plugins.types import Leaf
 
 VOCAB, PADDED = 300, 320
 
@@ -86,6 +87,19 @@ def test_penalties_follow_a_rows_own_path(kind: str) -> None:
         )
         noise = np.array(drawer.noise(4, 6 + row))[:VOCAB]
         assert tokens[row] == reference.draw(values, sampling, noise).token
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_leaf_draws_what_a_draft_in_its_place_would(kind: str) -> None:
+    sampling, drawer = Sampling(seed=4, **KINDS[kind]), Drawer(VOCAB, PADDED)
+    logits, prompt, drafts = rows(7), [3, 4, 4], (3, 8, 20)
+    leaves = (Leaf(0, 4), Leaf(2, 3), Leaf(2, 9))
+    draws = Sampler(drawer, sampling, prompt).window(logits, 3, drafts, None, leaves)
+    mx.eval(draws.arrays())
+    for at, leaf in enumerate(leaves, 4):
+        path = (*drafts[: leaf.place], leaf.token)
+        rows_of_path = mx.concatenate([logits[: len(path)], logits[at : at + 1]])
+        assert draws.token(at) == drawn(Sampler(drawer, sampling, prompt), rows_of_path, 3, path)[-1]
 
 
 def test_rejected_drafts_are_not_counted() -> None:
