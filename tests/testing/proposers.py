@@ -24,6 +24,11 @@ def drafting(make: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda self, requests: [make(self, request) for request in requests]
 
 
+def beside(alternatives: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """One token, and these beside it."""
+    return lambda self, request: Draft((97,), alternatives(request))
+
+
 def growing_context(self: Echo, request: Any) -> Draft | None:
     draft = Echo.one(self, request)
     request.context.append(0)
@@ -89,6 +94,27 @@ PROPOSERS = [
     ("test_it_drafts", proposing("Silent", propose=drafting(lambda self, r: None))),
     ("test_a_draft_respects_the_limit", proposing("Long", propose=drafting(lambda self, r: Draft((1,) * 5)))),
     ("test_a_draft_respects_the_limit", proposing("Empty", propose=drafting(lambda self, r: Draft(())))),
+    ("test_alternatives_are_what_was_asked_for", proposing("Unasked", propose=drafting(beside(lambda r: ((98,),))))),
+    (
+        "test_alternatives_are_what_was_asked_for",
+        proposing("Many", propose=drafting(beside(lambda r: (tuple(range(r.alternatives and 4)),)))),
+    ),
+    (
+        "test_alternatives_are_what_was_asked_for",
+        proposing("Itself", propose=drafting(beside(lambda r: ((97,),) if r.alternatives else ()))),
+    ),
+    (
+        "test_alternatives_are_what_was_asked_for",
+        proposing("Twice", propose=drafting(beside(lambda r: ((98,) * min(2, r.alternatives),)))),
+    ),
+    (
+        "test_alternatives_are_what_was_asked_for",
+        proposing("Further", propose=drafting(beside(lambda r: ((),) * r.alternatives))),
+    ),
+    (
+        "test_alternatives_are_what_was_asked_for",
+        proposing("Outside", propose=drafting(beside(lambda r: ((258,),) if r.alternatives else ()))),
+    ),
     ("test_drafted_ids_are_in_the_vocabulary", proposing("High", propose=drafting(lambda self, r: Draft((258,))))),
     ("test_drafted_ids_are_in_the_vocabulary", proposing("Negative", propose=drafting(lambda self, r: Draft((-1,))))),
     ("test_drafted_ids_are_in_the_vocabulary", proposing("Float", propose=drafting(lambda self, r: Draft((1.0,))))),

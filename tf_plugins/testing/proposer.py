@@ -165,6 +165,22 @@ class ProposerChecks(PluginChecks):
                     if draft is not None:
                         assert 1 <= len(draft.tokens) <= most, f"{len(draft.tokens)} tokens, and most is {most}"
 
+    def test_alternatives_are_what_was_asked_for(self) -> None:
+        """At most so many in the place of each token, none where none were asked for, and no id twice in a place."""
+        vocab = self.target().vocab
+        with self.opened() as opened:
+            for most in (0, 1, 3):
+                for context in self.contexts:
+                    (draft,) = opened.ask(request(opened.stream(context), list(context), alternatives=most))
+                    if draft is None:
+                        continue
+                    places = draft.alternatives
+                    assert len(places) <= len(draft.tokens), f"alternatives in {len(places)} places of {draft.tokens}"
+                    for token, place in zip(draft.tokens, places, strict=False):
+                        assert len(place) <= most, f"{len(place)} alternatives, and {most} were asked for"
+                        assert len({token, *place}) == len(place) + 1, f"{place} in the place of {token}"
+                        assert all(type(other) is int and 0 <= other < vocab for other in place), f"{place} are no ids"
+
     def test_drafted_ids_are_in_the_vocabulary(self) -> None:
         """Whole numbers below the target's vocabulary size."""
         vocab = self.target().vocab
