@@ -15,13 +15,17 @@ from tf_llama.rows.cuda.processor import Processor
 
 
 class ReferenceKernel:
-    """As ``tf_llama.drafter.cuda.kernel.DraftKernel``, and as strict about what it is given."""
+    """As ``tf_llama.drafter.cuda.kernel.DraftKernel``, and as strict about what it is given.
+
+    ``values`` has what the last launch chose ids by, by stream and step.
+    """
 
     gives_up = False
 
     def __init__(self, device: Processor, config: LlamaConfig, stacks: Stacks, frequencies: mx.array) -> None:
         self.rows = plan.rows(config, device.shared) or 0
         self.launches: list[list[list[Row]]] = []
+        self.values: dict[tuple[int, int], list[float]] = {}
         assert frequencies.shape == (config.head_dim // 2,)
         assert frequencies.dtype == mx.float32
         self._config, self._stacks, self._frequencies = config, stacks, frequencies
@@ -30,13 +34,14 @@ class ReferenceKernel:
         config = self._config
         assert 1 <= len(streams) <= plan.STREAMS
         self.launches.append([list(one) for one in passes])
+        self.values.clear()
         steps = 1 + max(row.draw for one in passes for row in one)
         lanes = config.layers * 2 * config.kv_heads
         for stream in streams:
             assert stream.cache.shape[::2] == (lanes, config.head_dim)
             assert (stream.noise is not None) == bool(stream.temperature)
         self._written = [mx.zeros((lanes, plan.TAIL, config.head_dim), mx.bfloat16) for _ in streams]
-        drafts = [[0] * steps for _ in range(plan.STREAMS)]
+        drafts = [[[0] * plan.BEST for _ in range(steps)] for _ in range(plan.STREAMS)]
         last = [0] * len(streams)
         for rows in passes:
             assert 1 <= len(rows) <= self.rows
@@ -47,8 +52,10 @@ class ReferenceKernel:
                     stream = streams[row.stream]
                     if stream.noise is not None:
                         logits = logits * (1 / stream.temperature) + stream.noise[row.draw]
-                    last[row.stream] = drafts[row.stream][row.draw] = int(mx.argmax(logits).item())
-        flat = [token for stream in drafts for token in stream]
+                    values = self.values[row.stream, row.draw] = logits.tolist()
+                    drafts[row.stream][row.draw] = _best(values)
+                    last[row.stream] = drafts[row.stream][row.draw][0]
+        flat = [token for stream in drafts for step in stream for token in step]
         return mx.array([*flat, int(self.gives_up)], mx.int32), self._written
 
     def _forward(self, hidden: mx.array, rows: Sequence[Row], streams: Sequence[Given]) -> mx.array:
@@ -86,6 +93,12 @@ class ReferenceKernel:
 
     def _normed(self, rows: mx.array, weight: mx.array) -> mx.array:
         return mx.fast.rms_norm(rows, weight.astype(mx.float32), self._config.eps)
+
+
+def _best(values: list[float]) -> list[int]:
+    """Ids of the greatest values, of equal ones the lowest first; -1 where there are no more."""
+    ids = sorted(range(len(values)), key=lambda id: -values[id])[: plan.BEST]
+    return ids + [-1] * (plan.BEST - len(ids))
 
 
 def _wide(weight: mx.array) -> mx.array:

@@ -11,6 +11,7 @@ import mlx.core as mx
 from tf_llama.drafter.form import Form
 from tf_llama.drafter.forward import Forward, Part
 from tf_llama.drafter.slot import Layout, Slot
+from tf_plugins.types import Draft
 
 __all__ = ["Chain", "Turn"]
 
@@ -25,6 +26,7 @@ class Turn:
         most: tokens to draft, at least 1.
         seed: for the noise.
         temperature: 0 for greedy.
+        alternatives: most other ids to tell of each step.
     """
 
     slot: Slot
@@ -32,6 +34,7 @@ class Turn:
     most: int
     seed: int
     temperature: float
+    alternatives: int = 0
 
 
 class Chain:
@@ -86,10 +89,11 @@ class Chain:
             del part  # its views of the cache would make the flush a copy
             slot.flush()
 
-    def draft(self, turns: Sequence[Turn]) -> list[list[int]]:
-        """Each stream's drafts, ``most`` of them, for streams in the order of ``most``, the largest first.
+    def draft(self, turns: Sequence[Turn]) -> list[Draft]:
+        """Each stream's draft of ``most`` tokens, for streams in the order of ``most``, the largest first.
 
         Every step is sent off as it is made and takes its tokens from the one before; they come back together, once.
+        There are no alternatives: only the best of a step leaves the device.
         """
         ends = [turn.slot.length + len(turn.unread) for turn in turns]
         parts = [self._part(turn.slot, len(turn.unread)) for turn in turns]
@@ -115,7 +119,7 @@ class Chain:
                 draft.append(drawn.pop(0))
         for turn, part, draft in zip(turns, parts, drafts, strict=True):
             turn.slot.wrote(part.tail, [*turn.unread, *draft[:-1]], len(turn.unread))
-        return drafts
+        return [Draft(tuple(draft)) for draft in drafts]
 
     def _laid(self, form: Form) -> Layout:
         weights = form.weights

@@ -150,7 +150,7 @@ class LlamaDrafter:
             unread = unread[-1:]
         elif len(slot.recent) + len(unread) + most > self._running.tail:
             slot.flush()
-        return Turn(slot, unread, most, request.seed, request.temperature)
+        return Turn(slot, unread, most, request.seed, request.temperature, request.alternatives)
 
     def _read(self, slot: Slot, tokens: list[int]) -> None:
         started = time.perf_counter()
@@ -158,20 +158,18 @@ class LlamaDrafter:
         self._running.read(slot, tokens)
         self._clock.read(time.perf_counter() - started, len(tokens))
 
-    def _drafts(self, turns: list[Turn]) -> list[list[int]]:
-        """Drafts of each turn, in its order; a chain runs the longest first, so that the others fall off its end."""
+    def _drafts(self, turns: list[Turn]) -> list[Draft]:
+        """The draft of each turn, in its order; a chain runs the longest first, so that the others fall off its end."""
         order = sorted(range(len(turns)), key=lambda at: -turns[at].most)
         started = time.perf_counter()
         chained = self._running.draft([turns[at] for at in order])
         steps = [sum(turn.most > step for turn in turns) for step in range(turns[order[0]].most)]
         self._clock.chained(time.perf_counter() - started, steps)
-        drafts: list[list[int]] = [[] for _ in turns]
-        for at, draft in zip(order, chained, strict=True):
-            drafts[at] = draft
-        return drafts
+        drafts = dict(zip(order, chained, strict=True))
+        return [drafts[at] for at in range(len(turns))]
 
 
-def _cut(draft: list[int], end_ids: frozenset[int]) -> Draft:
-    """Nothing after an end token."""
-    end = next((at for at, token in enumerate(draft) if token in end_ids), len(draft) - 1)
-    return Draft(tuple(draft[: end + 1]))
+def _cut(draft: Draft, end_ids: frozenset[int]) -> Draft:
+    """Nothing after an end token, and nothing in the place of what is not there."""
+    places = 1 + next((at for at, token in enumerate(draft.tokens) if token in end_ids), len(draft.tokens) - 1)
+    return Draft(draft.tokens[:places], draft.alternatives[:places])

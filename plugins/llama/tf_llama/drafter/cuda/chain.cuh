@@ -37,7 +37,7 @@ __device__ __forceinline__ void run_layer(State<S>& s, int layer, bool drawing, 
 
 // Blocks of THREADS threads, one a multiprocessor. Dynamic shared memory: `memory` of plan.py.
 // schedule: passes and steps, STREAMS times (base, first row of noise or -1), then pass after pass how many rows it has and
-// ROWS of them. scales [STREAMS]: 1 / temperature. turns [64], zeros. tokens [STREAMS, steps] and, after them, whether the
+// ROWS of them. scales [STREAMS]: 1 / temperature. turns [64], zeros. tokens [STREAMS, steps, BEST] and, after them, whether the
 // chain was given up.
 template <int L, int H, int HEADS, int KV, int SIZE, int I, int V, int ROWS, int TAIL>
 __device__ __forceinline__ void draft_chain(const int* schedule, const float* scales, const float* frequencies,
@@ -81,7 +81,7 @@ __device__ __forceinline__ void draft_chain(const int* schedule, const float* sc
     }
   }
   asm volatile("cp.async.wait_all;" ::: "memory");  // a pass that does not follow was started
-  if (blockIdx.x == 0 && threadIdx.x == 0) tokens[STREAMS * steps] = seen(meeting + GAVE_UP);
+  if (blockIdx.x == 0 && threadIdx.x == 0) tokens[STREAMS * steps * BEST] = seen(meeting + GAVE_UP);
 }
 
 }  // namespace tf

@@ -20,6 +20,7 @@ from tf_llama.drafter.forward import Forward, Part
 from tf_llama.drafter.slot import Layout, Slot
 from tf_llama.rows.cuda.form import even
 from tf_llama.rows.cuda.processor import Processor
+from tf_plugins.types import Draft
 
 __all__ = ["CudaChain", "chain", "possible"]
 
@@ -69,9 +70,10 @@ class CudaChain(Chain):
             slot.put([written], chunk)
             mx.eval(slot.cache)
 
-    def draft(self, turns: Sequence[Turn]) -> list[list[int]]:
+    def draft(self, turns: Sequence[Turn]) -> list[Draft]:
+        """As ``Chain``'s, with alternatives: up to ``BEST - 1`` of each step, chosen by what chose its draft."""
         self._expect_running()
-        drafts: list[list[int]] = []
+        drafts: list[Draft] = []
         for start in range(0, len(turns), plan.STREAMS):
             # One after another: two launches at once would wait for each other's blocks.
             drafts += self._launched(turns[start : start + plan.STREAMS])
@@ -81,7 +83,7 @@ class CudaChain(Chain):
         if self._given_up:
             raise RuntimeError("the drafter's kernel was given up")
 
-    def _launched(self, turns: Sequence[Turn]) -> list[list[int]]:
+    def _launched(self, turns: Sequence[Turn]) -> list[Draft]:
         for turn in turns:
             turn.slot.put(turn.slot.tail, turn.slot.recent)
             turn.slot.clear_tail()
@@ -91,10 +93,11 @@ class CudaChain(Chain):
         if drawn[-1]:
             self._given_up = True
             raise RuntimeError("the drafter's kernel was given up: its blocks were not all on the device for a second")
+        best = [drawn[at : at + plan.BEST] for at in range(0, len(drawn) - 1, plan.BEST)]
         steps, drafts = turns[0].most, []
         for at, turn in enumerate(turns):
-            draft = drawn[at * steps : at * steps + turn.most]
-            turn.slot.wrote([written[at]], [*turn.unread, *draft[:-1]], len(turn.unread))
+            draft = _drafted(best[at * steps : at * steps + turn.most], turn.alternatives)
+            turn.slot.wrote([written[at]], [*turn.unread, *draft.tokens[:-1]], len(turn.unread))
             drafts.append(draft)
         return drafts
 
@@ -116,6 +119,14 @@ class CudaChain(Chain):
         caches = mx.split(slot.cache[0], len(weights.layers))
         tail = mx.zeros((2 * weights.kv_heads, rows, weights.head_size), weights.dtype)
         return Part.of(caches, len(slot.tokens), [tail] * len(caches), 0, rows)
+
+
+def _drafted(best: Sequence[Sequence[int]], alternatives: int) -> Draft:
+    """Of each step's best ids. They differ, as each id is one thread's of the kernel; -1 stands for none."""
+    tokens = tuple(ids[0] for ids in best)
+    if not alternatives:
+        return Draft(tokens)
+    return Draft(tokens, tuple(tuple(id for id in ids[1 : 1 + alternatives] if id >= 0) for ids in best))
 
 
 def possible(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:

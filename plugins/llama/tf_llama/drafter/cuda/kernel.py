@@ -27,7 +27,7 @@ _FILES = (
     "meeting.cuh",
     "chain.cuh",
 )
-_CONSTANTS = ("STREAMS", "FIELDS", "WARPS", "AHEAD", "MOST_PARTS")
+_CONSTANTS = ("STREAMS", "BEST", "FIELDS", "WARPS", "AHEAD", "MOST_PARTS")
 _PLACES = range(plan.STREAMS)
 _INPUTS = (
     *("schedule", "scales", "frequencies", "noise", "turns", "eps"),
@@ -94,8 +94,9 @@ class DraftKernel:
             streams: in the rows' order of them.
 
         Returns:
-            int32 ``[STREAMS * steps + 1]``: drafts by streams, then 1 where the chain was given up; and for every
-            stream the keys and values from its base on, ``[layers * 2 kv heads, TAIL, head size]``.
+            int32 ``[STREAMS * steps * BEST + 1]``: by streams and steps the draft and the next best ids, no id twice in
+            a step and -1 where there are no more; then 1 where the chain was given up. And for every stream the keys
+            and values from its base on, ``[layers * 2 kv heads, TAIL, head size]``.
 
         Raises:
             ValueError: a chain would write past its tail; the kernel itself does not look.
@@ -112,8 +113,9 @@ class DraftKernel:
         lanes, size = config.layers * 2 * config.kv_heads, config.head_dim
         attended = (plan.MOST_PARTS, rows, config.heads)
         shapes = [
-            *((plan.STREAMS * steps + 1,), (rows, config.hidden), (rows, config.heads * size), (*attended, size)),
-            *((*attended, 2), (rows, config.mlp), (self._blocks, plan.STREAMS, 2)),
+            *((plan.STREAMS * steps * plan.BEST + 1,), (rows, config.hidden), (rows, config.heads * size)),
+            *((*attended, size), (*attended, 2), (rows, config.mlp)),
+            (self._blocks, plan.STREAMS, plan.BEST, 2),
             *([(lanes, plan.TAIL, size)] * len(streams) + [(1,)] * missing),
         ]
         dtypes = [mx.int32, *[mx.float32] * 4, mx.bfloat16, mx.float32, *[mx.bfloat16] * plan.STREAMS]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from tf_llama.config import LlamaConfig
 
-__all__ = ["AHEAD", "FIELDS", "MOST_PARTS", "STREAMS", "TAIL", "WARPS", "memory", "rows"]
+__all__ = ["AHEAD", "BEST", "FIELDS", "MOST_PARTS", "STREAMS", "TAIL", "WARPS", "memory", "rows"]
 
 STREAMS = 4
 """Streams of one launch, as many as a warp multiplies rows at once."""
+
+BEST = 4
+"""Ids that a step gives: the draft and, in their order, the next best."""
 
 FIELDS = 4
 """Numbers that say what a row of a pass is."""

@@ -15,7 +15,7 @@ struct Weights {
 };
 
 // hidden [ROWS, H], queries [ROWS, O], sums [MOST_PARTS, ROWS, HEADS, SIZE], shares [MOST_PARTS, ROWS, HEADS, 2],
-// inner [ROWS, I], best [blocks, STREAMS, 2]. What other blocks wrote is read past the first cache.
+// inner [ROWS, I], best [blocks, STREAMS, BEST, 2]. What other blocks wrote is read past the first cache.
 struct Scratch {
   float *hidden, *queries, *sums, *shares;
   bf16* inner;

@@ -1,36 +1,51 @@
-"""A trial before the kernel is trusted: its drafts must be what MLX finds best, within rounding."""
+"""A trial before the kernel is trusted: its best ids must be what MLX finds best, within rounding."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import mlx.core as mx
 
 from tf_llama.drafter.chain import Chain, Turn
+from tf_llama.drafter.cuda import plan
 from tf_llama.drafter.form import Form
 from tf_llama.drafter.forward import Forward, Part
 
 __all__ = ["what_is_off"]
 
 _NEAR = 0.25
-"""How far below the best logit a draft's may be, in deviations of all logits. Bfloat16 rounds to some 0.01 of one, and
-the best of thousands is four above the mean: a draft of a wrong sum would be far off."""
+"""How far below the best logit a draft's may be, and an alternative's below that of its rank, in deviations of all
+logits. Bfloat16 rounds to some 0.01 of one, and the best of thousands is four above the mean: what comes of a wrong sum
+would be far off."""
 
 _STEPS = 4
 
 
 def what_is_off(chain: Chain, form: Form, forward: Forward) -> str:
-    """The first draft that MLX would not have chosen, of two streams, one of which was read before; or nothing."""
+    """The first id that MLX would not have chosen, of two streams, one of which was read before; or nothing."""
     contexts = [[(at * 37 + 11) % chain.ids for at in range(length)] for length in (3, 70)]
     slots = [chain.slot(len(context) + _STEPS) for context in contexts]
     chain.read(slots[1], contexts[1][:60])
-    turns = [Turn(slot, context[slot.length :], _STEPS, 0, 0.0) for slot, context in zip(slots, contexts, strict=True)]
-    for context, drafts in zip(contexts, chain.draft(turns), strict=True):
-        logits = _logits(form, forward, [*context, *drafts[:-1]])[-_STEPS:].astype(mx.float32)
-        below = mx.max(logits, axis=-1) - mx.take_along_axis(logits, mx.array(drafts)[:, None], axis=-1)[:, 0]
-        off = (below / mx.std(logits, axis=-1)).tolist()
-        for step, far in enumerate(off):  # type: ignore[arg-type,var-annotated]
-            if not far <= _NEAR:  # NaN is off too
-                return f"draft {step + 1} after {len(context)} tokens is {far:.2g} deviations below the best"
+    turns = [
+        Turn(slot, context[slot.length :], _STEPS, 0, 0.0, plan.BEST - 1)
+        for slot, context in zip(slots, contexts, strict=True)
+    ]
+    for context, draft in zip(contexts, chain.draft(turns), strict=True):
+        logits = _logits(form, forward, [*context, *draft.tokens[:-1]])[-_STEPS:].astype(mx.float32)
+        for step, (token, others) in enumerate(zip(draft.tokens, draft.alternatives, strict=True)):
+            if off := _differs([token, *others], logits[step]):
+                return f"draft {step + 1} after {len(context)} tokens: {off}"
     return ""
+
+
+def _differs(ids: list[int], logits: mx.array) -> str:
+    """The first of one step's ids that is off, by their logits ``[ids]``."""
+    if len(set(ids)) < plan.BEST:
+        return f"{ids} are not {plan.BEST} ids"
+    best = -mx.sort(-logits)[: plan.BEST]
+    below: Any = ((best - logits[mx.array(ids)]) / mx.std(logits)).tolist()
+    off = next((rank for rank, far in enumerate(below) if not far <= _NEAR), None)  # NaN is off too
+    return "" if off is None else f"its id of rank {off + 1} is {below[off]:.2g} deviations below MLX's"
 
 
 def _logits(form: Form, forward: Forward, tokens: list[int]) -> mx.array:
