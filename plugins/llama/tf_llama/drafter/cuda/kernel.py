@@ -51,8 +51,8 @@ _BOUNDS = f"""
 #undef __global__
 #define __global__ __launch_bounds__({plan.WARPS * 32}) __attribute__((global))
 """
-"""How large a block is, which MLX's kernels do not say: NVRTC 13.5 then takes 174 registers a thread, of which a block of
-this size has 170; told so, it takes 150 (13.0 to 13.2: 142 to 150 either way)."""
+"""How large a block is, which MLX's kernels do not say: NVRTC 13.5 then takes 174 registers a thread, where a block of
+this size has 170 for each; told so, it takes 150 (13.0 and 13.2: 142 to 150 either way)."""
 
 _TURNS = 64
 """Numbers, of which the kernel uses two, in lines of their own."""
@@ -152,7 +152,7 @@ class DraftKernel:
 def _compiled(memory: int) -> Kernel:
     texts = [text(COMMON), constants(plan, _CONSTANTS), *(text(name, __package__) for name in _FILES)]
     made: Kernel = mx.fast.cuda_kernel(
-        name=f"tf_draft_chain_{digest(*texts, _BOUNDS, _SOURCE, text('kernel.py', __package__))}",
+        name=f"tf_draft_chain_{digest(*texts, _SOURCE, text('kernel.py', __package__))}",
         input_names=list(_INPUTS),
         output_names=list(_OUTPUTS),
         source=_SOURCE,
