@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.inprocess.rounds import ms, text
@@ -120,14 +121,21 @@ def oracle(
     count: int,
     depths: Sequence[int],
     temperatures: Sequence[float] = (0.0, 0.7),
+    beside: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
 ) -> None:
-    """Each prompt at every fixed depth and as priced, in turn; the prompts' order of ways alternates."""
+    """Each prompt at every fixed depth and as priced, in turn; the prompts' order of ways alternates.
+
+    ``beside`` has depths with alternatives: how many are verified in each place.
+    """
     from tf_host.lanes.depths import FixedDepths
 
     watch = Watch()
     ways: dict[str, Any] = {f"depth {depth}": make_lanes(composed, FixedDepths(depth), watch) for depth in depths}
+    for depth, alternatives in beside.items():
+        name = f"depth {depth}, {sum(alternatives)} beside"
+        ways[name] = make_lanes(composed, FixedDepths(depth, alternatives=alternatives), watch)
     ways["priced"] = composed.lanes
-    for temperature in (0.0, 0.7):
+    for temperature in temperatures:
         for number, prompt in enumerate(prompts(count)):
             ids = list(composed.text.chat(list(prompt.body(900 + number)["messages"])).ids)
             first: tuple[int, ...] | None = None

@@ -18,6 +18,8 @@ from benchmarks.on_gpu.results import Sink, left
 from tf_host.cli.leaving import leave
 
 DEPTHS = (0, 2, 4, 6, 8, 12, 15)
+BESIDE = {3: (3, 2, 1), 5: (3, 3, 2, 1, 1), 8: (3, 2, 1, 1)}
+"""Depths with alternatives, and how many in each place."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--parts", default="rounds,spread,oracle")
     add("--tokens", type=int, default=96)
     add("--prompts", type=int, default=6)
+    add("--depths", default=",".join(map(str, DEPTHS)), help="fixed depths of the oracle")
     options = parser.parse_args(argv)
+    depths = [int(depth) for depth in options.depths.split(",")]
     made = folders(options.work)
     # Entry points are looked up on sys.path, so the plugin has to be there before anything is.
     sys.path[:0] = [environment(options.work)["PYTHONPATH"].split(os.pathsep)[0]]
@@ -40,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parts: dict[str, Callable[[], None]] = {
         "rounds": lambda: rounds(sink, composed),
         "spread": lambda: spread(sink, composed, options.tokens),
-        "oracle": lambda: oracle(sink, composed, options.tokens, options.prompts, DEPTHS),
+        "oracle": lambda: oracle(sink, composed, options.tokens, options.prompts, depths, beside=BESIDE),
     }
     try:
         for name in options.parts.split(","):
