@@ -66,8 +66,8 @@ class FaultyForm:
     def gated(self, rows: mx.array, weights: Linear) -> tuple[mx.array, Taps]:
         return self._form.gated(rows, weights)
 
-    def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
-        return self._form.mask(positions, keys, tile)
+    def mask(self, positions: Sequence[int], keys: int, tile: int, leaves: Sequence[int] = ()) -> mx.array:
+        return self._form.mask(positions, keys, tile, leaves)
 
     def attend(self, queries: mx.array, cache: mx.array, keys: int, mask: mx.array) -> mx.array:
         attended = self._form.attend(queries, cache, keys, mask)

@@ -56,13 +56,13 @@ class ReferenceKernels:
         assert positions.dtype == mx.int32
         rows, numbers = queries.shape[0], positions.tolist()
         places, leaves = numbers[:rows], numbers[rows:]
+        own = [*places[: rows - len(leaves)], *leaves]
         assert rows <= plan.ROWS
         assert max(places) < keys
-        assert leaves == [row for row, place in enumerate(places) if place != places[0] + row]
         outputs = []
         for row, place in enumerate(places):
             grouped = queries[row].astype(mx.float32).reshape(self._kv_heads, -1, self._size)
-            seen = mx.take(cache, mx.array([*range(place), places[0] + row]), axis=1).astype(mx.float32)
+            seen = mx.take(cache, mx.array([*range(place), own[row]]), axis=1).astype(mx.float32)
             scores = grouped @ seen[: self._kv_heads].swapaxes(-1, -2) * self._size**-0.5
             outputs.append((mx.softmax(scores, axis=-1) @ seen[self._kv_heads :]).reshape(-1))
         return mx.stack(outputs).astype(queries.dtype)

@@ -148,7 +148,7 @@ def test_a_leaf_attends_as_a_draft_in_its_place_would(heads: int, kv_heads: int,
         before = [0, 0, 3, 4, 8, 0][: ROWS - drafts]
         places = [*straight, *(first + 1 + row for row in before)]
         keys = first + 200
-        given = mx.array([*places, *range(drafts, ROWS)], mx.int32)
+        given = mx.array([*places, *range(first + drafts, first + ROWS)], mx.int32)
         found = compute.attend(queries, cache, given, keys)
         assert same(found[:drafts], compute.attend(queries[:drafts], cache, mx.array(straight, mx.int32), keys)), first
         for row in range(drafts, ROWS):

@@ -68,7 +68,7 @@ class CpuForm(Products):
         gate, up = mx.split(rows.astype(mx.float32), 2, axis=-1)
         return (gate * up / (mx.power(2.0, gate * -_LOG2E) + 1.0)).astype(self._dtype)
 
-    def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
+    def mask(self, positions: Sequence[int], keys: int, tile: int, leaves: Sequence[int] = ()) -> mx.array:
         """``[calls, 1, queries a call x group, keys]``: 0 where a row sees, minus infinity elsewhere."""
         padded = [*positions, *[positions[-1]] * (-len(positions) % tile)]
         calls = 1 if tile == 1 else len(padded) // tile

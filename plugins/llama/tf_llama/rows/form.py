@@ -55,10 +55,10 @@ class Form(Protocol):
     def gated(self, rows: mx.array, weights: Linear) -> tuple[mx.array, Taps]:
         """``silu(gate) * up`` of ``rows [R, D]`` through gate over up, ``[R, F]``."""
 
-    def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
+    def mask(self, positions: Sequence[int], keys: int, tile: int, leaves: Sequence[int] = ()) -> mx.array:
         """What ``attend`` needs to know of one stream's rows over ``keys`` keys: their mask, in whole tiles.
 
-        Positions follow one another but those of leaves, which come last.
+        ``leaves`` has where the cache holds the keys of the last rows, where those are not at their positions.
         """
 
     def attend(self, queries: mx.array, cache: mx.array, keys: int, mask: mx.array) -> mx.array:

@@ -40,6 +40,12 @@ class Span:
         start, row = self.cache.length, self.rows - len(self.leaves)
         return [*range(start, start + row), *(start + 1 + before for before in self.leaves)]
 
+    @property
+    def places(self) -> range:
+        """Where the cache holds the leaves."""
+        end = self.cache.length + self.rows
+        return range(end - len(self.leaves), end)
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -144,7 +150,7 @@ class Rows:
         for span in spans:
             end, pad = begin + span.rows, -span.rows % tile if pads_writes else 0
             span.cache.fits(span.cache.length, span.rows + pad)
-            mask = self.form.mask(span.positions, span.keys, tile)
+            mask = self.form.mask(span.positions, span.keys, tile, span.places)
             there = min(pad, width - end) if span is spans[-1] else 0
             parts.append(_Part(span, begin, end + there, span.cache.length, mask, pad - there))
             begin = end

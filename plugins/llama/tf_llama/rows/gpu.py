@@ -44,7 +44,7 @@ class GpuForm(Products):
         gate, up = mx.split(rows, 2, axis=-1)
         return gate * mx.sigmoid(gate) * up
 
-    def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
+    def mask(self, positions: Sequence[int], keys: int, tile: int, leaves: Sequence[int] = ()) -> mx.array:
         """``[calls, tile, keys]``: 0 where a row sees, minus infinity elsewhere.
 
         MLX would make that of a boolean mask again in every layer: 0.1 ms each at 16,384 keys on an H200.

@@ -23,7 +23,7 @@ __device__ __forceinline__ int split_of(int position) {
 }
 
 // queries [rows, HEADS, SIZE], cache [2 KV, capacity, SIZE], keys over values; positions [rows + leaves]: of the rows,
-// then which rows are leaves. Row r's key is at positions[0] + r, a leaf's too.
+// then where the keys of the leaves are, which are the last rows.
 // sums [splits, rows, HEADS, SIZE], weights [splits, rows, HEADS, 2]: greatest score and sum of powers of two.
 // Blocks (KV, splits + leaves) of HEADS / KV warps, a warp a head.
 template <int HEADS, int KV, int SIZE>
@@ -34,7 +34,7 @@ __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* ca
   const int kv = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = lane / 4, pair = lane % 4, head = kv * GROUP + warp;
   const int leaf = int(blockIdx.y + leaves) - int(gridDim.y);  // of a block for one leaf, which; less than 0 elsewhere
-  const int alone = leaf < 0 ? -1 : positions[rows + leaf];
+  const int alone = rows - leaves + leaf;
   const int split = leaf < 0 ? blockIdx.y : split_of(positions[alone]);
   int last = leaf < 0 ? 0 : positions[alone];
   for (int row = 0; leaf < 0 && row < rows; ++row) last = max(last, positions[row]);
@@ -63,7 +63,7 @@ __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* ca
       for (int part = threadIdx.x; part < KEYS * SIZE / 8; part += THREADS) {
         const int key = part / (SIZE / 8), piece = part % (SIZE / 8);
         int place = min(at + key, last);  // what is past the last row is not seen, but must be there
-        if (leaf >= 0 && place == last) place = positions[0] + alone;
+        if (leaf >= 0 && place == last) place = positions[rows + leaf];
         copy_16(to + key * ROW + piece * 16, cache + (size_t(which * KV + kv) * capacity + place) * SIZE + piece * 8);
       }
     }
@@ -150,8 +150,7 @@ __device__ __forceinline__ void attend_split(const bf16* queries, const bf16* ca
     total[half] += __shfl_xor_sync(0xffffffffu, total[half], 2);
     const int row = group + half * 8;
     if (row >= rows) continue;
-    const bool lone = positions[row] != positions[0] + row && split_of(positions[row]) == split;
-    if (leaf < 0 ? lone : row != alone) continue;
+    if (leaf < 0 ? row >= rows - leaves && split_of(positions[row]) == split : row != alone) continue;
     const size_t at = (size_t(split) * rows + row) * HEADS + head;
     if (pair == 0) {
       weights[at * 2] = greatest[half];

@@ -88,11 +88,10 @@ class CudaForm(GpuForm):
     def takes_leaves(self, tile: int) -> bool:
         return tile <= plan.ROWS
 
-    def mask(self, positions: Sequence[int], keys: int, tile: int) -> mx.array:
-        """The rows' positions, and which are leaves, where the kernel attends: it needs no mask and no padding."""
+    def mask(self, positions: Sequence[int], keys: int, tile: int, leaves: Sequence[int] = ()) -> mx.array:
+        """The positions and the leaves' places where the kernel attends: it needs no mask and no padding."""
         if tile > plan.ROWS:
-            return super().mask(positions, keys, tile)
-        leaves = [row for row, position in enumerate(positions) if position != positions[0] + row]
+            return super().mask(positions, keys, tile, leaves)
         return mx.array([*positions, *leaves], mx.int32)
 
     def attend(self, queries: mx.array, cache: mx.array, keys: int, mask: mx.array) -> mx.array:

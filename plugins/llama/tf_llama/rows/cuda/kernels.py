@@ -88,8 +88,8 @@ class Kernels:
         Args:
             queries: turned.
             cache: keys, then values.
-            positions: int32 ``[R + leaves]``: a row sees the keys up to its own position; then which rows are leaves.
-                The first row is none, and row ``r``'s key is at ``positions[0] + r``.
+            positions: int32 ``[R + leaves]``: a row sees the keys up to its own position. Then where the keys of the
+                leaves are, the last rows; what the cache has at their positions they do not see.
             keys: more than any position.
         """
         rows, splits = queries.shape[0], plan.splits(keys)
