@@ -11,13 +11,13 @@ are the tokens that a row is expected to land, and the best window of so many ro
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 
 from tf_host.lanes.depths import Cut
-from tf_host.pricing.depth import rate
 
 __all__ = ["PRIOR", "Alternatives", "Ranked", "ranked", "widened"]
 
@@ -105,16 +105,20 @@ def widened(
         rounds: seconds of a round of ``1 + k`` rows.
     """
     offered = [len(alternatives)] * len(chances)
-    beside: list[float] = []
+    beside: list[float] = []  # negative, so that the most comes first
     total, tokens, seconds = 1.0, [1.0], [rounds[0]]
     each = zip(accumulate(chances, mul), _leaves(chances, alternatives, offered), strict=True)
     for depth, (stands, leaves) in enumerate(each, 1):
         total += stands
-        beside = sorted((*beside, *(gain for gain, _, _ in leaves)), reverse=True)
-        room = range(len(rounds) - depth)
-        ways = zip(accumulate(beside, initial=total), (rounds[depth + more] for more in room), strict=False)
-        landed, took = max(ways, key=lambda way: rate(*way))
-        tokens.append(landed)
+        for gain, _, _ in leaves:
+            insort(beside, -gain)
+        landed = best = total
+        took = rounds[depth]
+        for gain, wider in zip(beside, rounds[depth + 1 :], strict=False):  # in every round: no calls here
+            landed -= gain
+            if landed * took > best * wider:
+                best, took = landed, wider
+        tokens.append(best)
         seconds.append(took)
     return tokens, seconds
 

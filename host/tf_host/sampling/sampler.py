@@ -18,14 +18,14 @@ class WindowDraws:
     """The draws of one window's rows: evaluate ``arrays()``, then ask for the rows that stand, in order.
 
     Args:
-        draws: one a row, or the argmax of every row ``[rows]``.
+        draws: one a row, or every row's token ``[rows]``.
         logprobs: one a row, where they were asked for.
     """
 
     def __init__(self, draws: Sequence[Draw] | mx.array, logprobs: Sequence[RowLogprobs] | None) -> None:
         self._draws = draws
         self._logprobs = logprobs
-        self._greedy: list[int] | None = None
+        self._tokens: list[int] | None = None
 
     def arrays(self) -> list[mx.array]:
         """What a round has to evaluate."""
@@ -47,9 +47,9 @@ class WindowDraws:
         """The target's own token after the window's row ``row``."""
         if not isinstance(self._draws, mx.array):
             return self._draws[row].token()
-        greedy = self._greedy or cast(list[int], self._draws.tolist())
-        self._greedy = greedy
-        return greedy[row]
+        tokens = self._tokens or cast(list[int], self._draws.tolist())
+        self._tokens = tokens
+        return tokens[row]
 
     def info(self, row: int, token: int, source: str) -> TokenInfo:
         """What the client is told of the token after row ``row``."""
@@ -100,10 +100,10 @@ class Sampler:
             leaves: what is verified in the drafts' places; each stands after the drafts before its place.
         """
         unmasked = masks is None or all(mask is None for mask in masks)
-        if self._sampling.temperature == 0 and self._counts is None and self._bias is None and unmasked:
-            # Comparisons are exact, so any number of rows may share one argmax.
-            greedy = mx.argmax(rows[:, : self._drawer.vocab], axis=-1)
-            return WindowDraws(greedy, self._row_logprobs(rows, greedy))
+        if self._counts is None and self._bias is None and unmasked and self._whole:
+            positions = [*range(position, position + len(drafts) + 1), *(position + 1 + leaf.place for leaf in leaves)]
+            drawn = self._drawn(rows, positions)
+            return WindowDraws(drawn, self._row_logprobs(rows, drawn))
         before = [self._counts]
         for draft in drafts:
             before.append(before[-1] and before[-1].after([draft]))
@@ -116,6 +116,18 @@ class Sampler:
             mask, place = None if masks is None else masks[row], position + behind
             draws.append(self._drawer.draw(rows[row], self._sampling, place, counts=counts, bias=self._bias, mask=mask))
         return WindowDraws(draws, self._row_logprobs(rows, [draw.drawn for draw in draws]))
+
+    @property
+    def _whole(self) -> bool:
+        """Whether a draw needs no order of the ids."""
+        sampling = self._sampling
+        return sampling.temperature == 0 or (sampling.top_p >= 1 and not 0 < sampling.top_k < self._drawer.vocab)
+
+    def _drawn(self, rows: mx.array, positions: Sequence[int]) -> mx.array:
+        """All rows' tokens at once. Comparisons are exact, so any number of rows may share one argmax."""
+        if self._sampling.temperature == 0:
+            return mx.argmax(rows[:, : self._drawer.vocab], axis=-1)
+        return self._drawer.draw_all(rows, self._sampling, positions)
 
     def _row_logprobs(self, rows: mx.array, drawn: Sequence[mx.array] | mx.array) -> list[RowLogprobs] | None:
         if self._logprobs is None:
