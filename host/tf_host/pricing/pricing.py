@@ -25,7 +25,8 @@ DEEPER_WITHIN = 0.9
 """It does so only where that is expected to reach this share of the best depth's tokens a second."""
 
 STALE, STALE_WITHIN = 64, 0.5
-"""A width that was not timed for so many rounds is tried at this share: the machine may have been busy when it was."""
+"""A width that was not timed for so many rounds is tried at this share: the machine may have been busy when it was. A
+window with alternatives, whose rows are chosen one by one, tries one such width in as many rounds."""
 
 PLAIN_WITHIN = 2.0
 """The plain round is timed again once it is as stale, where drafts bring less than so many times its tokens a second:
@@ -72,12 +73,13 @@ class Pricing:
         self._trials: set[int] = set()
         # Proposer -> alternatives that it gave in a place, at most.
         self._gives: dict[int, int] = {}
+        self._lands: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
         self._count += 1
         self._views = {view.id: view for view in streams}
-        self._taken, self._depths, self._trials, self._due = {}, {}, set(), None
+        self._taken, self._depths, self._trials, self._due, self._lands = {}, {}, set(), None, {}
         for view in streams:
             self._streams.open(view.id, sampled=view.temperature > 0)
         if not self._rounds.widest or (len(streams) == 1 and self._rounds.age(1) is None):
@@ -110,6 +112,8 @@ class Pricing:
         rounds = self._round_seconds(whole + sum(len(each.gains) for each in rows))[whole:]
         free = [0.0] * max((len(gain) for gain in gains), default=0)
         counts = together(gains, rounds, free, tokens=float(len(self._views) - len(loose)))
+        if len(self._views) == 1:
+            counts = (self._wider(loose[0], gains[0], rounds, counts[0]),)
         return {offer.stream: each.cut(count) for offer, each, count in zip(loose, rows, counts, strict=True)}
 
     def free(self, proposer: int) -> bool:
@@ -238,11 +242,22 @@ class Pricing:
         self, stream: int, proposer: int, limit: int, rounds: Sequence[float]
     ) -> tuple[list[float], list[float]]:
         """Expected tokens and seconds of a round by a stream's drafts in it, with the alternatives that pay."""
-        chances = self._streams.drafts(stream, proposer).acceptance.chances(limit)
-        gives = self._gives.get(proposer, 0)
-        if not gives:
-            return landed(chances), list(rounds)
-        return widened(chances, self._streams.alternatives(stream, proposer).chances[:gives], rounds)
+        if (stream, proposer) not in self._lands:
+            chances = self._streams.drafts(stream, proposer).acceptance.chances(limit)
+            gives = self._gives.get(proposer, 0)
+            alternatives = self._streams.alternatives(stream, proposer).chances[:gives]
+            found = widened(chances, alternatives, rounds) if gives else (landed(chances), list(rounds))
+            self._lands[stream, proposer] = found
+        return self._lands[stream, proposer]
+
+    def _wider(self, offer: Offer, gains: Sequence[float], rounds: Sequence[float], best: int) -> int:
+        """The rows of a stream alone: the best, or now and then more, as many as were timed longest ago."""
+        if offer.proposer == FORCED or self._count % STALE:
+            return best
+        least = DEEPER_WITHIN * rate(gains[best], rounds[best])
+        near = [count for count in range(best + 1, len(gains)) if rate(gains[count], rounds[count]) >= least]
+        ages = {count: self._rounds.age(1 + count) for count in near}
+        return max(near, key=lambda count: (ages[count] is None, ages[count] or 0, count), default=best)
 
     def _ranked(self, offer: Offer) -> Ranked:
         """An offer's rows; no more than its window holds, or than twice the widest that was timed."""

@@ -14,6 +14,7 @@ from tf_host.lanes.depths import Cut, DraftSample, Offer, Outcome, RoundSample
 from tf_host.pricing import Pricing
 from tf_host.pricing.depth import rate
 from tf_host.pricing.leaves import PRIOR, Alternatives, ranked, widened
+from tf_host.pricing.pricing import STALE
 
 CHANCE = st.floats(0.0, 1.0)
 FALLING = st.lists(st.floats(0.0, 0.4), min_size=1, max_size=2).map(lambda found: sorted(found, reverse=True))
@@ -133,6 +134,14 @@ def test_a_window_with_alternatives_is_no_wider_than_its_stream_may_be() -> None
     pricing.choose(view(1, most=6), 0)
     cut = pricing.trim([Offer(1, 0, 4, (3, 3, 3, 3))])[1]
     assert cut.tokens + sum(cut.alternatives) == 6
+
+
+def test_a_width_that_was_timed_on_a_busy_machine_is_tried_again() -> None:
+    pricing = priced(0.0002)
+    time_rounds(pricing, lambda rows: 0.09 if rows >= 12 else 0.08 + 0.0002 * rows)
+    widths = [1 + cut.tokens + sum(cut.alternatives) for cut in (turn(pricing, kept=2) for _ in range(30 * STALE))]
+    assert max(widths[: STALE // 2]) == 11
+    assert widths.count(16) > STALE  # those that were tried meanwhile were not slow any more
 
 
 def test_streams_that_share_a_round_share_its_rows() -> None:
