@@ -200,9 +200,12 @@ class Pricing:
         drafted = sum(offer.tokens for offer in self._taken.values())
         limits = [self._limit(view) for view in lacking]
         rounds = self._round_seconds(drafted + sum(limits))[drafted:]
-        gains = [self._landed(view.id, proposer, limit) for view, limit in zip(lacking, limits, strict=True)]
+        # With alternatives not all of a stream's rows are drafts; its chain is priced as if they were, a little too dear.
+        gives = [self._gives.get(proposer, 0)] * max(limits, default=0)
+        rows = [self._rows(view.id, proposer, limit, gives, limit) for view, limit in zip(lacking, limits, strict=True)]
+        gains = [each.landed for each in rows]
         tokens = float(len(self._views) - len(lacking) - len(self._taken))
-        tokens += sum(self._landed(o.stream, o.proposer, o.tokens)[-1] for o in self._taken.values())
+        tokens += sum(self._rows(o.stream, o.proposer, o.tokens).landed[-1] for o in self._taken.values())
         if self.free(proposer):
             # Few streams will have something to copy: each is asked as if it were the only one, and `trim` cuts.
             others = tokens + len(lacking) - 1
@@ -210,7 +213,8 @@ class Pricing:
         else:
             chain = [self._chains[proposer].chain(k) for k in range(max(limits, default=0) + 1)]
             entry = [self._reading(view, proposer) * gain[-1] for view, gain in zip(lacking, gains, strict=True)]
-            depths = list(together(gains, rounds, chain, self._chains[proposer].batch, entry, tokens))
+            counts = together(gains, rounds, chain, self._chains[proposer].batch, entry, tokens)
+            depths = [each.cut(count).tokens for each, count in zip(rows, counts, strict=True)]
         for index, view in enumerate(lacking):
             if depths[index]:
                 self._streams.drafts(view.id, proposer).aside.pays()
@@ -231,12 +235,6 @@ class Pricing:
                     return depth
         aside.stood()
         return 0
-
-    def _landed(self, stream: int, proposer: int, depth: int) -> list[float]:
-        """Expected tokens of a stream's windows of 0 to ``depth`` drafts; a grammar's forced tokens always stand."""
-        if proposer == FORCED:
-            return landed([1.0] * depth)
-        return landed(self._streams.drafts(stream, proposer).acceptance.chances(depth))
 
     def _by_depth(
         self, stream: int, proposer: int, limit: int, rounds: Sequence[float]
@@ -261,12 +259,17 @@ class Pricing:
 
     def _ranked(self, offer: Offer) -> Ranked:
         """An offer's rows; no more than its window holds, or than twice the widest that was timed."""
-        if offer.proposer == FORCED:
-            return ranked([1.0] * offer.tokens, (), (), offer.tokens)
-        chances = self._streams.drafts(offer.stream, offer.proposer).acceptance.chances(offer.tokens)
-        alternatives = self._streams.alternatives(offer.stream, offer.proposer).chances
         most = max(offer.tokens, self._limit(self._views[offer.stream]))
-        return ranked(chances, alternatives, offer.alternatives, most)
+        return self._rows(offer.stream, offer.proposer, offer.tokens, offer.alternatives, most)
+
+    def _rows(
+        self, stream: int, proposer: int, depth: int, offered: Sequence[int] = (), most: int | None = None
+    ) -> Ranked:
+        """The best rows of a window of up to ``depth`` drafts; a grammar's forced tokens always stand."""
+        if proposer == FORCED:
+            return ranked([1.0] * depth, (), (), depth)
+        chances = self._streams.drafts(stream, proposer).acceptance.chances(depth)
+        return ranked(chances, self._streams.alternatives(stream, proposer).chances, offered, most or depth)
 
     def _limit(self, view: StreamView) -> int:
         """Drafts that may be asked: the window's, and no more rows than twice the widest that was timed.
