@@ -200,7 +200,7 @@ class Pricing:
         drafted = sum(offer.tokens for offer in self._taken.values())
         limits = [self._limit(view) for view in lacking]
         rounds = self._round_seconds(drafted + sum(limits))[drafted:]
-        # With alternatives not all of a stream's rows are drafts; its chain is priced as if they were, a little too dear.
+        # With alternatives not all rows of a stream are drafts; its chain is priced as if they were, a little too dear.
         gives = [self._gives.get(proposer, 0)] * max(limits, default=0)
         rows = [self._rows(view.id, proposer, limit, gives, limit) for view, limit in zip(lacking, limits, strict=True)]
         gains = [each.landed for each in rows]
