@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from tf_host.device import blas
+from tf_host.device import blas, cuda
 from tf_host.device.blas import Blas
 from tf_host.device.compiling import Compiling, private_folder, try_on_cpu
 from tf_host.device.mlx_lm import import_mlx_lm
 from tf_host.settings import ServerSettings
 from tf_plugins import Refused
-from tf_plugins.folders import cache_folder
 from tf_plugins.types import Device, Refusal
-
-# Earlier ones have a race in CUDA's quantized matmul.
-CUDA_NEEDS_MLX = (0, 32, 4)
-
-# Attention graphs that CUDA keeps; each bucket, rung and tile is one, and a graph built anew costs 40 ms.
-CUDA_ATTENTION_GRAPHS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +59,9 @@ def _first(settings: ServerSettings, choice: tuple[str, int | None, bool | None]
     if "mlx.core" in sys.modules:
         raise _too_late("MLX was imported before the server could choose its matrix library")
     os.environ["MLX_ENABLE_TF32"] = "0"
-    graphs = os.environ.get("MLX_CUDA_SDPA_CACHE_SIZE", "")
-    if not graphs.isdigit() or int(graphs) < CUDA_ATTENTION_GRAPHS:
-        os.environ["MLX_CUDA_SDPA_CACHE_SIZE"] = str(CUDA_ATTENTION_GRAPHS)
-    _keep_kernels()
+    cuda.set_environment()
+    if blas.mlx_is_for_gpu():
+        cuda.keep_kernels()
     library, path = blas.choose(settings.cpu_blas, settings.cpu_threads)
     if path is not None:
         blas.load(library, path)
@@ -79,7 +69,7 @@ def _first(settings: ServerSettings, choice: tuple[str, int | None, bool | None]
     import_mlx_lm()
     backend, chip = _look()
     if backend == "cuda":
-        _refuse_old_mlx()
+        cuda.refuse_old_mlx()
     if backend != "cpu" and library.name != "none":
         raise Refused(
             Refusal(
@@ -90,15 +80,6 @@ def _first(settings: ServerSettings, choice: tuple[str, int | None, bool | None]
             )
         )
     return Prepared(choice, library, _compiling(settings.compile, backend, folder), backend, chip)
-
-
-def _keep_kernels() -> None:
-    """Keep compiled CUDA kernels in this user's folder: MLX's own is shared, and it loads what has the right name."""
-    if blas.mlx_is_for_gpu() and not os.environ.get("MLX_PTX_CACHE_DIR"):
-        folder = cache_folder() / "cuda"
-        with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.environ["MLX_PTX_CACHE_DIR"] = str(folder)
 
 
 def _look() -> tuple[Literal["cpu", "cuda", "metal"], str]:
@@ -152,16 +133,6 @@ def _device(found: Prepared, dtype: str | None) -> Device:
         dtype=dtype or ("float32" if found.blas.name == "mkl" else None),
         compiled=found.compiling.works,
     )
-
-
-def _refuse_old_mlx() -> None:
-    version = metadata.version("mlx")
-    numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
-    if numbers < CUDA_NEEDS_MLX:
-        needed = ".".join(map(str, CUDA_NEEDS_MLX))
-        raise Refused(
-            Refusal("mlx_version", f"mlx {version} is not exact on CUDA", f"pip install 'mlx[cuda13]>={needed}'")
-        )
 
 
 def _too_late(reason: str) -> Refused:

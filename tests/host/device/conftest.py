@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tf_host.device.cuda import KEPT_GRAPHS
+
 _SCRIPT = """
 import json, os, resource, sys
 asked = json.loads(sys.argv[1])
@@ -46,10 +48,11 @@ def in_a_process() -> Ask:
         path: Path | None = None,
         **settings: Any,
     ) -> dict[str, Any]:
-        names = ["MKL_CBWR", "MKL_NUM_THREADS", "MKL_DYNAMIC", "MLX_ENABLE_TF32", "MLX_CUDA_SDPA_CACHE_SIZE", "TMPDIR"]
+        cuda = [*KEPT_GRAPHS, "MLX_ENABLE_CACHE_THRASHING_CHECK"]
+        names = ["MKL_CBWR", "MKL_NUM_THREADS", "MKL_DYNAMIC", "MLX_ENABLE_TF32", "TMPDIR", *cuda]
         asked = {"settings": settings, "environment": names, "first": first, "then": then}
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
-        for name in ("MKL_CBWR", "MKL_NUM_THREADS", "MKL_DYNAMIC", "MLX_CUDA_SDPA_CACHE_SIZE", "TMPDIR"):
+        for name in ("MKL_CBWR", "MKL_NUM_THREADS", "MKL_DYNAMIC", "TMPDIR", *cuda):
             if name not in (environment or {}):
                 variables.pop(name, None)
         if path is not None:

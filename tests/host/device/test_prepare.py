@@ -133,6 +133,20 @@ def test_cuda_settings_come_before_mlx(in_a_process: Ask, given: str, used: str)
     assert (said["MLX_ENABLE_TF32"], said["MLX_CUDA_SDPA_CACHE_SIZE"]) == ("0", used)
 
 
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [({}, ("2048", "0")), ({"MLX_CUDA_GRAPH_CACHE_SIZE": "5000"}, ("5000", "0"))],
+    ids=["nothing said", "more graphs"],
+)
+def test_mlx_on_cuda_is_kept_from_failing_a_server_that_lives_long(
+    in_a_process: Ask, given: dict[str, str], used: tuple[str, str]
+) -> None:
+    said = in_a_process(cpu_blas="none", compile=False, environment=given)["environment"]
+    assert (said["MLX_CUDA_GRAPH_CACHE_SIZE"], said["MLX_ENABLE_CACHE_THRASHING_CHECK"]) == used
+    stays = in_a_process(cpu_blas="none", compile=False, environment={"MLX_ENABLE_CACHE_THRASHING_CHECK": "1"})
+    assert stays["environment"]["MLX_ENABLE_CACHE_THRASHING_CHECK"] == "1"
+
+
 COMPILED = """
 import mlx.core as mx, pathlib
 fn = mx.compile(lambda x: mx.tanh(x) * 3 + 1)
