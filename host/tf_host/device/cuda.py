@@ -16,8 +16,8 @@ NEEDS_MLX = (0, 32, 4)
 """Earlier ones have a race in CUDA's quantized matmul."""
 
 KEPT_GRAPHS = {"MLX_CUDA_SDPA_CACHE_SIZE": 4_096, "MLX_CUDA_GRAPH_CACHE_SIZE": 2_048}
-"""Graphs that MLX keeps, at least: of attention, one for each bucket, rung and tile, 40 ms to build anew; and of whatever
-else is sent together, one for each order of operations. Streams that share rounds make many of those."""
+"""Graphs that MLX keeps, at least: of attention, one for each bucket, rung and tile, 40 ms to build anew; and of
+whatever else is sent together, one for each order of operations. Streams that share rounds make many of those."""
 
 
 def set_environment() -> None:
