@@ -88,7 +88,7 @@ def _draws(composed: Any, cache: Any, ids: list[int], times: int = 20) -> dict[s
 
 def _outside(composed: Any) -> dict[str, float]:
     """Milliseconds of a plain round of a reply, and what of it is planning, forward, draw and read-back."""
-    from tf_host.lanes.depths import FixedDepths
+    from tf_host.lanes import FixedDepths
 
     watch = Watch()
     done, _ = reply(composed, make_lanes(composed, FixedDepths(0), watch), text(composed, PLACE), 48)

@@ -82,7 +82,7 @@ def reply(
 
 def spread(sink: Sink, composed: Any, tokens: int) -> None:
     """Every round of a drafted reply at two places: none may take more than twice its median after the warm-up."""
-    from tf_host.lanes.depths import FixedDepths
+    from tf_host.lanes import FixedDepths
 
     for place in (500, 16_000):
         if place + tokens > composed.plan.context:
@@ -127,7 +127,7 @@ def oracle(
 
     ``beside`` has depths with alternatives: how many are verified in each place.
     """
-    from tf_host.lanes.depths import FixedDepths
+    from tf_host.lanes import FixedDepths
 
     watch = Watch()
     ways: dict[str, Any] = {f"depth {depth}": make_lanes(composed, FixedDepths(depth), watch) for depth in depths}

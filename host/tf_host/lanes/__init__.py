@@ -16,9 +16,10 @@ A turn (``Lanes.step``), on the engine thread:
 No draft, neighbour or depth reaches a row's logits or its draw, so a reply is the same whatever happens here.
 """
 
-from tf_host.lanes.depths import Depths, FixedDepths, NoDrafts
+from tf_host.lanes.depths import Depths
 from tf_host.lanes.endings import Observer
 from tf_host.lanes.engine import EngineThread
+from tf_host.lanes.fixed_depths import FixedDepths, NoDrafts
 from tf_host.lanes.lanes import Lanes, Limits
 from tf_host.lanes.states import Entry, KeptStates, NoStates
 from tf_host.lanes.stream import Client

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from tf_host.lanes.admitting import Admitting
 from tf_host.lanes.catching_up import CatchingUp
-from tf_host.lanes.depths import MOST_ALTERNATIVES, Depths, FixedDepths
+from tf_host.lanes.depths import MOST_ALTERNATIVES, Depths
 from tf_host.lanes.drafting import Drafting
 from tf_host.lanes.endings import Observer, Observers, log_end, reply_done, stream_done
 from tf_host.lanes.faults import log_fault
 from tf_host.lanes.fence import Fence
+from tf_host.lanes.fixed_depths import FixedDepths
 from tf_host.lanes.reading import PromptReading
 from tf_host.lanes.refusing import SHUTTING_DOWN, queue_full, refused, unfit
 from tf_host.lanes.rounds import Rounds

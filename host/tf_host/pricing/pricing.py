@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from tf_host.lanes.depths import FORCED, READING, Cut, DraftSample, Offer, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
@@ -11,8 +10,7 @@ from tf_host.pricing.aside import FIRST
 from tf_host.pricing.chains import ChainCosts
 from tf_host.pricing.depth import alone, landed, rate, together
 from tf_host.pricing.leaves import Ranked, ranked, widened
-from tf_host.pricing.means import OUTLIER, Mean
-from tf_host.pricing.rounds import RoundCosts
+from tf_host.pricing.prices import STALE, RoundPrices
 from tf_host.pricing.streams import Streams
 from tf_plugins.rows import RowPlan
 
@@ -24,9 +22,9 @@ DEEPER_EVERY = 8
 DEEPER_WITHIN = 0.9
 """It does so only where that is expected to reach this share of the best depth's tokens a second."""
 
-STALE, STALE_WITHIN = 64, 0.5
-"""A width that was not timed for so many rounds is tried at this share: the machine may have been busy when it was. A
-window with alternatives, whose rows are chosen one by one, tries one such width in as many rounds."""
+STALE_WITHIN = 0.5
+"""A width that is stale is tried at this share. A window with alternatives, whose rows are chosen one by one, tries one
+such width in as many rounds as make it stale."""
 
 PLAIN_WITHIN = 2.0
 """The plain round is timed again once it is as stale, where drafts bring less than so many times its tokens a second:
@@ -58,14 +56,11 @@ class Pricing:
     """
 
     def __init__(self, plan: RowPlan, proposers: Sequence[Fence]) -> None:
-        self._plan = plan
         self._proposers = proposers
-        self._rounds = RoundCosts(plan)
+        self._prices = RoundPrices(plan)
         self._chains = [ChainCosts() for _ in proposers]
         self._streams = Streams()
-        # Streams, and whether the round was queued -> seconds that it takes past the fit.
-        self._shared: dict[tuple[int, bool], Mean] = {}
-        self._count = self._overdue = 0
+        self._overdue = 0
         self._due: bool | None = None
         self._views: dict[int, StreamView] = {}
         self._taken: dict[int, Offer] = {}
@@ -77,12 +72,12 @@ class Pricing:
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
-        self._count += 1
+        self._prices.now += 1
         self._views = {view.id: view for view in streams}
         self._taken, self._depths, self._trials, self._due, self._lands = {}, {}, set(), None, {}
         for view in streams:
             self._streams.open(view.id, sampled=view.temperature > 0)
-        if not self._rounds.widest or (len(streams) == 1 and self._rounds.age(1) is None):
+        if not self._prices.alone.widest or (len(streams) == 1 and self._prices.alone.age(1) is None):
             return {}
         for chain, proposer in zip(self._chains, self._proposers, strict=True):
             chain.reported = proposer.costs()
@@ -146,9 +141,9 @@ class Pricing:
                 self._streams.drafts(offer.stream, sample.proposer).aside.tried()
 
     def record_round(self, sample: RoundSample) -> None:
-        """Judge the drafts; the round of a stream alone feeds the fit, a shared one only its own surcharge."""
+        """Price the round, and judge the drafts."""
         if sample.seconds is not None:
-            self._time(sample, sample.seconds)
+            self._prices.record(sample, sample.seconds)
         for outcome in sample.outcomes:
             if (view := self._views.get(outcome.stream)) is not None:
                 landed = outcome.kept + (outcome.stood > 0) + 1
@@ -192,7 +187,11 @@ class Pricing:
         if drafts.rounds % DEEPER_EVERY == 0 and depth < limit:
             deeper = depth + 1
             at_deeper = rate(gains[deeper], costs[deeper] + chain[deeper] + reading * gains[deeper])
-            return deeper if at_deeper >= (STALE_WITHIN if self._stale(1 + deeper) else DEEPER_WITHIN) * best else depth
+            return (
+                deeper
+                if at_deeper >= (STALE_WITHIN if self._prices.stale(1 + deeper) else DEEPER_WITHIN) * best
+                else depth
+            )
         return depth
 
     def _together(self, lacking: Sequence[StreamView], proposer: int) -> dict[int, int]:
@@ -250,11 +249,11 @@ class Pricing:
 
     def _wider(self, offer: Offer, gains: Sequence[float], rounds: Sequence[float], best: int) -> int:
         """The rows of a stream alone: the best, or now and then more, as many as were timed longest ago."""
-        if offer.proposer == FORCED or self._count % STALE:
+        if offer.proposer == FORCED or self._prices.now % STALE:
             return best
         least = DEEPER_WITHIN * rate(gains[best], rounds[best])
         near = [count for count in range(best + 1, len(gains)) if rate(gains[count], rounds[count]) >= least]
-        ages = {count: self._rounds.age(1 + count) for count in near}
+        ages = {count: self._prices.alone.age(1 + count) for count in near}
         return max(near, key=lambda count: (ages[count] is None, ages[count] or 0, count), default=best)
 
     def _ranked(self, offer: Offer) -> Ranked:
@@ -276,34 +275,11 @@ class Pricing:
 
         A trial's at least: a proposer may have nothing to say in fewer, and no wider round would ever be timed.
         """
-        return min(view.most, max(TRIAL, 2 * self._rounds.widest - 1))
+        return min(view.most, max(TRIAL, 2 * self._prices.alone.widest - 1))
 
     def _round_seconds(self, drafts: int) -> list[float]:
         """Seconds of this round with 0 to ``drafts`` drafts in it."""
-        streams = len(self._views)
-        bucket = fmean(self._plan.bucket(view.context - 1) for view in self._views.values())
-        extra = [self._extra(streams, queued) for queued in (True, False)]  # only plain ones are queued
-        seconds = self._rounds.by_drafts(streams, drafts, bucket)
-        return [max(0.0, each + extra[k > 0]) for k, each in enumerate(seconds)]
-
-    def _extra(self, streams: int, queued: bool) -> float:
-        """What a shared round takes past the fit; a queued one as any other where none was seen for a while."""
-        mean = self._shared.get((streams, queued))
-        if queued and (mean is None or self._count - mean.at >= STALE):
-            return self._extra(streams, False)
-        return mean.value if mean else 0.0
-
-    def _time(self, sample: RoundSample, seconds: float) -> None:
-        buckets = [self._plan.bucket(outcome.context - 1) for outcome in sample.outcomes]
-        streams = len(sample.outcomes)
-        if streams == 1 and len(sample.padded) == 1:
-            self._rounds.record(sample.rows, buckets[0], seconds)
-        elif streams > 1:
-            if len(sample.padded) == 1:
-                self._rounds.lend(sample.rows, max(buckets), seconds)
-            fit = self._rounds.by_drafts(streams, sample.rows - streams, fmean(buckets))[-1]
-            extra = self._shared.setdefault((streams, sample.queued), Mean(max(0.0, seconds - fit), self._count))
-            extra.feed(min(seconds, OUTLIER * (fit + extra.value)) - fit, self._count)
+        return self._prices.by_drafts(self._views.values(), drafts)
 
     def _plain_is_due(self) -> bool:
         """Whether to leave this round plain, to time it: one round in ``STALE``, whoever is asked about it.
@@ -311,12 +287,9 @@ class Pricing:
         Where another is queued behind it, that is the one that is timed.
         """
         if self._due is None:
-            self._overdue = self._overdue + 1 if self._stale(1) else 0
+            self._overdue = self._overdue + 1 if self._prices.stale(1) else 0
             self._due = self._overdue % STALE == 1
         return self._due
-
-    def _stale(self, rows: int) -> bool:
-        return (age := self._rounds.age(rows)) is None or age >= STALE
 
     def _unread(self, view: StreamView, proposer: int) -> int:
         """Context tokens to read first, where they are more than an ordinary step takes along."""

@@ -18,8 +18,9 @@ from tf_host.exact.sample import REQUEST, SAMPLE
 from tf_host.exact.verdict import verdict_key
 from tf_host.http import Metrics
 from tf_host.lanes import EngineThread, Lanes, Limits
-from tf_host.lanes.depths import Depths, FixedDepths, NoDrafts
+from tf_host.lanes.depths import Depths
 from tf_host.lanes.fence import Fence
+from tf_host.lanes.fixed_depths import FixedDepths, NoDrafts
 from tf_host.plugins import Plugins
 from tf_host.pricing import Pricing
 from tf_host.prompts import PromptStore

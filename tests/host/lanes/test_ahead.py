@@ -15,7 +15,8 @@ from tests.fakes.model import FakeModel
 from tests.fakes.proposers import Answer, FakeProposer, always
 from tests.fakes.reading import Sink
 from tf_host.lanes import rounds
-from tf_host.lanes.depths import FixedDepths, RoundSample
+from tf_host.lanes.depths import RoundSample
+from tf_host.lanes.fixed_depths import FixedDepths
 from tf_host.requests import Delta, GenerateRequest, Sampling
 from tf_plugins.types import DraftRequest, Window
 

@@ -10,7 +10,8 @@ from tests.fakes.priced_server import PLAN, Drafter
 from tf_host.lanes.depths import FORCED, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
 from tf_host.pricing import Pricing
-from tf_host.pricing.pricing import DEEPER_EVERY, STALE
+from tf_host.pricing.prices import STALE
+from tf_host.pricing.pricing import DEEPER_EVERY
 from tf_plugins.types import Costs
 
 COPY, DRAFTER = 0, 1
@@ -195,11 +196,11 @@ def test_streams_that_share_a_round_are_priced_together_around_a_copy() -> None:
 
 def test_shared_rounds_feed_no_fit_but_their_own_surcharge() -> None:
     pricing = started()
-    before = pricing._rounds.by_drafts(1, 15, 256)
+    before = pricing._prices.alone.by_drafts(1, 15, 256)
     for _ in range(50):
         pricing.plan([view(1), view(2)])
         land(pricing, {1: (None, 0, 0), 2: (None, 0, 0)}, took=0.2)
-    assert pricing._rounds.by_drafts(1, 15, 256) == before
+    assert pricing._prices.alone.by_drafts(1, 15, 256) == before
     pricing.plan([view(1), view(2)])
     assert pricing._round_seconds(0)[0] == pytest.approx(0.2, rel=0.05)
 
@@ -253,7 +254,7 @@ def test_a_plain_round_is_due_once_whoever_is_asked() -> None:
         asked.append(max(depths) > 0)
     assert asked == [False, True, True, True]
     land(pricing, {1: (None, 0, 0)}, queued=True)
-    assert not pricing._stale(1)
+    assert not pricing._prices.stale(1)
 
 
 @pytest.mark.parametrize("beside", [0, 1])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.priced_server import PLAN, Drafter, Reply, Result, serve
-from tf_host.lanes.depths import FixedDepths, NoDrafts
+from tf_host.lanes.fixed_depths import FixedDepths, NoDrafts
 from tf_host.pricing import Pricing
 from tf_host.start.rehearsal import Rehearsal
 from tf_plugins.rows import RowPlan

@@ -9,7 +9,8 @@ import pytest
 from tests.fakes.lanes import make_lanes
 from tests.fakes.model import PLAN
 from tests.fakes.proposers import FakeProposer, always
-from tf_host.lanes.depths import FORCED, NoDrafts, RoundSample
+from tf_host.lanes.depths import FORCED, RoundSample
+from tf_host.lanes.fixed_depths import NoDrafts
 from tf_host.requests import Done, Failed, GenerateRequest
 from tf_host.start.rehearsal import rehearse
 
