@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["DECAY", "OUTLIER", "Mean", "monotone", "within"]
+__all__ = ["DECAY", "OUTLIER", "STALE", "Mean", "monotone", "within"]
 
 DECAY = 0.2
 """How far a measurement moves a mean that is fed every round."""
@@ -14,6 +14,9 @@ DECAY = 0.2
 OUTLIER = 1.5
 """A measurement counts as at most this many times what was expected: one pause of the machine moves little, and a
 lasting change still gets through within a dozen rounds."""
+
+STALE = 64
+"""Rounds after which what was measured may no longer hold: the machine may have been busy then."""
 
 _MISSED = 4
 

@@ -6,14 +6,12 @@ from collections.abc import Collection
 from statistics import fmean
 
 from tf_host.lanes.depths import RoundSample, StreamView
-from tf_host.pricing.means import OUTLIER, Mean
+from tf_host.pricing.means import OUTLIER, STALE, Mean
+from tf_host.pricing.plain import Plain
 from tf_host.pricing.rounds import RoundCosts
 from tf_plugins.rows import RowPlan
 
-__all__ = ["STALE", "RoundPrices"]
-
-STALE = 64
-"""Rounds after which what was measured may no longer hold: the machine may have been busy then."""
+__all__ = ["RoundPrices"]
 
 
 class RoundPrices:
@@ -24,13 +22,13 @@ class RoundPrices:
 
     Attributes:
         alone: the fit.
-        now: rounds so far.
+        plain: the plain rounds, and how many rounds there were.
     """
 
     def __init__(self, plan: RowPlan) -> None:
         self._plan = plan
-        self.alone = RoundCosts(plan)
-        self.now = 0
+        self.plain = Plain()
+        self.alone = RoundCosts(plan, self.plain)
         # Streams, and whether the round was queued -> seconds that it takes past the fit.
         self._shared: dict[tuple[int, bool], Mean] = {}
 
@@ -46,13 +44,13 @@ class RoundPrices:
         buckets = [self._plan.bucket(outcome.context - 1) for outcome in sample.outcomes]
         streams = len(sample.outcomes)
         if streams == 1 and len(sample.padded) == 1:
-            self.alone.record(sample.rows, buckets[0], seconds)
+            self.alone.record(sample.rows, buckets[0], seconds, queued=sample.queued)
         elif streams > 1:
             if len(sample.padded) == 1:
                 self.alone.lend(sample.rows, max(buckets), seconds)
             fit = self.alone.by_drafts(streams, sample.rows - streams, fmean(buckets))[-1]
-            extra = self._shared.setdefault((streams, sample.queued), Mean(max(0.0, seconds - fit), self.now))
-            extra.feed(min(seconds, OUTLIER * (fit + extra.value)) - fit, self.now)
+            extra = self._shared.setdefault((streams, sample.queued), Mean(max(0.0, seconds - fit), self.plain.now))
+            extra.feed(min(seconds, OUTLIER * (fit + extra.value)) - fit, self.plain.now)
 
     def stale(self, rows: int) -> bool:
         """Whether a round of so many rows was not timed for a while, or never."""
@@ -61,6 +59,6 @@ class RoundPrices:
     def _extra(self, streams: int, queued: bool) -> float:
         """What a shared round takes past the fit; a queued one as any other where none was seen for a while."""
         mean = self._shared.get((streams, queued))
-        if queued and (mean is None or self.now - mean.at >= STALE):
+        if queued and (mean is None or self.plain.now - mean.at >= STALE):
             return self._extra(streams, False)
         return mean.value if mean else 0.0

@@ -10,7 +10,8 @@ from tf_host.pricing.aside import FIRST
 from tf_host.pricing.chains import ChainCosts
 from tf_host.pricing.depth import alone, landed, rate, together
 from tf_host.pricing.leaves import Ranked, ranked, widened
-from tf_host.pricing.prices import STALE, RoundPrices
+from tf_host.pricing.means import STALE
+from tf_host.pricing.prices import RoundPrices
 from tf_host.pricing.streams import Streams
 from tf_plugins.rows import RowPlan
 
@@ -58,7 +59,7 @@ class Pricing:
     def __init__(self, plan: RowPlan, proposers: Sequence[Fence]) -> None:
         self._proposers = proposers
         self._prices = RoundPrices(plan)
-        self._chains = [ChainCosts() for _ in proposers]
+        self._chains = [ChainCosts(self._prices.plain) for _ in proposers]
         self._streams = Streams()
         self._overdue = 0
         self._due: bool | None = None
@@ -72,7 +73,7 @@ class Pricing:
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
-        self._prices.now += 1
+        self._prices.plain.now += 1
         self._views = {view.id: view for view in streams}
         self._taken, self._depths, self._trials, self._due, self._lands = {}, {}, set(), None, {}
         for view in streams:
@@ -81,6 +82,7 @@ class Pricing:
             return {}
         for chain, proposer in zip(self._chains, self._proposers, strict=True):
             chain.reported = proposer.costs()
+            chain.renew()
         return {view.id: view.most for view in streams}
 
     def choose(self, stream: StreamView, proposer: int) -> int:
@@ -249,7 +251,7 @@ class Pricing:
 
     def _wider(self, offer: Offer, gains: Sequence[float], rounds: Sequence[float], best: int) -> int:
         """The rows of a stream alone: the best, or now and then more, as many as were timed longest ago."""
-        if offer.proposer == FORCED or self._prices.now % STALE:
+        if offer.proposer == FORCED or self._prices.plain.now % STALE:
             return best
         least = DEEPER_WITHIN * rate(gains[best], rounds[best])
         near = [count for count in range(best + 1, len(gains)) if rate(gains[count], rounds[count]) >= least]

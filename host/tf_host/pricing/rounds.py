@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_host.pricing.means import OUTLIER, Mean, monotone, within
+from tf_host.pricing.plain import Plain, Stamp
 from tf_plugins.rows import RowPlan
 
 __all__ = ["RoundCosts"]
@@ -21,18 +22,21 @@ class RoundCosts:
     padded width that was timed; the slope, seconds a key and call, is common to all and comes from the rounds around
     bucket edges, compared with their own width's mean. Between timed widths the base is interpolated, outside them it
     is that of the nearest, and a width that was timed cheaper than a narrower one is pooled with it. A straight line
-    is nowhere assumed: bands make steps.
+    is nowhere assumed: bands make steps. A width that is stale moves with the plain round (``plain.Stamp``).
 
     Args:
         plan: the served row plan.
+        plain: is told of plain rounds; without it nothing gets stale.
     """
 
-    def __init__(self, plan: RowPlan) -> None:
+    def __init__(self, plan: RowPlan, plain: Plain | None = None) -> None:
         self._plan = plan
+        self._plain = plain or Plain()
         self._now = 0
         self._lent: dict[int, float] = {}
         self._seconds: dict[int, Mean] = {}
         self._keys: dict[int, Mean] = {}
+        self._stamps: dict[int, Stamp] = {}
         self._spread = self._tilt = 0.0
         self._bases: list[float] | None = None
 
@@ -46,7 +50,7 @@ class RoundCosts:
         mean = self._seconds.get(self._plan.padded(rows))
         return None if mean is None else self._now - mean.at
 
-    def record(self, rows: int, bucket: int, seconds: float) -> None:
+    def record(self, rows: int, bucket: int, seconds: float, *, queued: bool = False) -> None:
         """A stream had a round to itself: its real rows, the bucket it attended over, wall seconds."""
         self._now += 1
         width, keys = self._plan.padded(rows), self._in_view(rows, bucket)
@@ -57,11 +61,15 @@ class RoundCosts:
         if mean is None or mean_keys is None:
             self._seconds[width], self._keys[width] = Mean(seconds, self._now), Mean(keys, self._now)
         else:
+            mean.value *= self._plain.renewal(self._stamps[width])
             if abs(aside) >= _APART:
                 self._spread += aside * aside - _SLOPE_DECAY * self._spread
                 self._tilt += aside * (seconds - mean.value) - _SLOPE_DECAY * self._tilt
             mean.feed(seconds, self._now)
             mean_keys.feed(keys, self._now)
+        if rows == 1:
+            self._plain.feed(seconds, queued=queued)
+        self._stamps[width] = self._plain.stamp()
         self._bases = None
 
     def lend(self, rows: int, bucket: int, seconds: float) -> None:
@@ -85,6 +93,11 @@ class RoundCosts:
             for rows in range(streams, streams + drafts + 1)
         ]
 
+    def _base(self, width: int) -> float:
+        """A timed width's mean, less what its keys took."""
+        base = max(0.0, self._seconds[width].value - self._slope * self._keys[width].value)
+        return base if width == self._plan.padded(1) else base * self._plain.renewal(self._stamps[width])
+
     @property
     def _slope(self) -> float:
         return max(0.0, self._tilt / self._spread) if self._spread else 0.0
@@ -94,10 +107,7 @@ class RoundCosts:
 
     def _fit(self) -> list[float]:
         """Bases by real rows, 0 to the plan's top; that of no rows is 0."""
-        points = {
-            timed: (max(0.0, mean.value - self._slope * self._keys[timed].value), mean.weight)
-            for timed, mean in self._seconds.items()
-        }
+        points = {timed: (self._base(timed), mean.weight) for timed, mean in self._seconds.items()}
         points |= {lent: (base, 1.0) for lent, base in self._lent.items() if lent > max(points, default=0)}
         curve = monotone(points)
         self._bases = [0.0, *(within(curve, self._plan.padded(rows)) for rows in range(1, self._plan.top + 1))]

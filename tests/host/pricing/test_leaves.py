@@ -14,7 +14,7 @@ from tf_host.lanes.depths import Cut, DraftSample, Offer, Outcome, RoundSample
 from tf_host.pricing import Pricing
 from tf_host.pricing.depth import rate
 from tf_host.pricing.leaves import PRIOR, Alternatives, ranked, widened
-from tf_host.pricing.prices import STALE
+from tf_host.pricing.means import STALE
 
 CHANCE = st.floats(0.0, 1.0)
 FALLING = st.lists(st.floats(0.0, 0.4), min_size=1, max_size=2).map(lambda found: sorted(found, reverse=True))

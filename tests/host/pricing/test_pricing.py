@@ -10,7 +10,7 @@ from tests.fakes.priced_server import PLAN, Drafter
 from tf_host.lanes.depths import FORCED, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
 from tf_host.pricing import Pricing
-from tf_host.pricing.prices import STALE
+from tf_host.pricing.means import STALE
 from tf_host.pricing.pricing import DEEPER_EVERY
 from tf_plugins.types import Costs
 

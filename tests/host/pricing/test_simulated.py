@@ -145,3 +145,17 @@ def test_a_machine_that_was_busy_for_a_while_is_drafted_on_again() -> None:
     serve(pricing, wanted[8:16], busy, drafter, noise=0.05, first_id=100)
     after = serve(pricing, wanted[16:], cpu, drafter, noise=0.05, first_id=200)
     assert after.rate > 0.95 * best(wanted[16:], cpu, drafter)
+
+
+@pytest.mark.parametrize("acceptance", [0.5, 0.6, 0.7])
+def test_a_machine_that_was_busy_for_one_reply_drafts_the_next_ones(acceptance: float) -> None:
+    """All took three times as long then, and nothing but plain rounds shows that it does not any more."""
+
+    def demo(rows: int, bucket: int) -> float:
+        return 0.0455 + 0.0024 * (rows - 1) + 1e-5 * bucket
+
+    wanted, drafter, slow = replies(acceptance, count=9, tokens=120), Drafter(step=0.0033), Drafter(step=0.0099)
+    pricing = started(PLAN, demo, drafter)
+    serve(pricing, wanted[:1], lambda rows, bucket: 3 * demo(rows, bucket), slow, first_id=100)
+    after = serve(pricing, wanted[1:], demo, drafter, first_id=200)
+    assert after.rate > 0.8 * best(wanted[1:], demo, drafter)
