@@ -133,7 +133,7 @@ def oracle(
     ways: dict[str, Any] = {f"depth {depth}": make_lanes(composed, FixedDepths(depth), watch) for depth in depths}
     for depth, alternatives in beside.items():
         name = f"depth {depth}, {sum(alternatives)} beside"
-        ways[name] = make_lanes(composed, FixedDepths(depth, alternatives=alternatives), watch)
+        ways[name] = make_lanes(composed, FixedDepths(depth, beside=alternatives), watch)
     ways["priced"] = composed.lanes
     for temperature in temperatures:
         for number, prompt in enumerate(prompts(count)):

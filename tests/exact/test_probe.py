@@ -123,6 +123,12 @@ def test_a_fault_of_leaves_is_found_by_the_replay(fault: str):
     assert whole.leaves_kept > 5
 
 
+@pytest.mark.parametrize("top", [2, 3, 8])
+def test_leaves_fit_narrow_bands(top: int):
+    model = FakeModel(BASE.with_band(tuple(range(1, top + 1)), 1), leaves=True)
+    assert replay(model, model.plan, SAMPLE) is None
+
+
 def test_the_replay_crosses_a_bucket_edge_and_finds_nothing_in_an_exact_model():
     model = FakeModel(BASE.with_band(tuple(range(1, 17)), 1))
     seen: list[int] = []

@@ -150,8 +150,30 @@ def test_leaves_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.M
     for place in (-1, 1, 5):
         with pytest.raises(ValueError, match="leaves in place of drafts"):
             model.verify([Window(cache, [1, 2], [Leaf(place, 3)])])
+    with pytest.raises(ValueError, match="not known yet"):
+        model.verify([Window(cache, mx.array([1])), Window(cache, [1, 2], [Leaf(0, 3)])])
     model.use(model.plan.with_band((32,), 32))
     assert not model.takes_leaves  # so many queries a call are MLX's
+
+
+@pytest.mark.parametrize("widths", [(1,), (2,), (1, 2, 3)])
+def test_a_server_warms_up_with_leaves_where_they_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, widths: tuple[int, ...]
+) -> None:
+    played(monkeypatch)
+    moved: list[tuple[int, int]] = []
+    stock = ReferenceKernels.move
+
+    def move(self: Any, layers: list[mx.array], source: int, target: int) -> mx.array:
+        moved.append((source, target))
+        return stock(self, layers, source, target)
+
+    monkeypatch.setattr(ReferenceKernels, "move", move)
+    checkpoint(tmp_path, mx.bfloat16, **SHAPE)
+    model = load(tmp_path, CUDA)
+    model.use(model.plan.with_band(widths, 1))
+    model.warm(lambda doing, done: None)
+    assert moved == ([(2, 1)] if widths[-1] > 2 else [])
 
 
 def test_a_deep_product_is_summed_from_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,8 +173,12 @@ class Model(Protocol):
 class TakesLeaves(Protocol):
     """What a model may have beside the methods of ``Model``: windows with leaves.
 
+    The probe proves leaves where they are taken. A model that begins to take them names other ``kernels``, or a verdict
+    that was kept before would stand for them.
+
     Attributes:
-        takes_leaves: whether ``verify`` takes windows with leaves, under the plan in use.
+        takes_leaves: whether ``verify`` takes windows with leaves, under the plan in use; that is settled before
+            proposers are made.
     """
 
     takes_leaves: bool

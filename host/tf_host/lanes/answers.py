@@ -59,6 +59,8 @@ def wrong(draft: Draft, request: DraftRequest, vocab: int) -> str:
     if len(places) > len(tokens):
         return f"alternatives in {len(places)} places of {len(tokens)}"
     for token, place in zip(tokens, places, strict=False):
+        if place and not request.alternatives:
+            return "it has alternatives, and none were asked for"
         if len(place) > request.alternatives:
             return f"{len(place)} alternatives of at most {request.alternatives}"
         if len({token, *place}) <= len(place):

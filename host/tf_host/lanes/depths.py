@@ -68,13 +68,13 @@ class StreamView:
 class Offer:
     """A valid proposal: ``tokens`` drafts for ``stream`` by the proposer of that index (or ``FORCED``).
 
-    ``alternatives`` has how many it gives in each draft's place, for the first places or for all.
+    ``beside`` has how many alternatives it gives in each draft's place, for the first places or for all.
     """
 
     stream: int
     proposer: int
     tokens: int
-    alternatives: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Cut:
     """What of an offer is verified: its first ``tokens`` drafts, and so many alternatives in each of their places."""
 
     tokens: int
-    alternatives: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

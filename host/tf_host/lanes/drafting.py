@@ -41,7 +41,7 @@ class Proposal:
             return Proposal(self.proposer, self.source, self.tokens)
         tokens = self.tokens[: max(0, cut.tokens)]
         room, alternatives = most - len(tokens), []
-        for found, count in zip(self.alternatives[: len(tokens)], cut.alternatives, strict=False):
+        for found, count in zip(self.alternatives[: len(tokens)], cut.beside, strict=False):
             alternatives.append(found[: min(count, room)])
             room -= len(alternatives[-1])
         return Proposal(self.proposer, self.source, tokens, tuple(alternatives))

@@ -14,12 +14,12 @@ class FixedDepths:
 
     Args:
         depths: most drafts by proposer index; the last number also serves every later proposer.
-        alternatives: how many are verified in each of the first places, where there are so many.
+        beside: alternatives that are verified in each of the first places, where there are so many.
     """
 
-    def __init__(self, *depths: int, alternatives: tuple[int, ...] = ()) -> None:
+    def __init__(self, *depths: int, beside: tuple[int, ...] = ()) -> None:
         self._depths = depths or (0,)
-        self._alternatives = alternatives
+        self._beside = beside
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         most = max(self._depths)
@@ -29,11 +29,9 @@ class FixedDepths:
         return self._depths[min(proposer, len(self._depths) - 1)]
 
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
-        if not self._alternatives:
+        if not self._beside:
             return {}
-        return {
-            offer.stream: Cut(offer.tokens, tuple(map(min, self._alternatives, offer.alternatives))) for offer in offers
-        }
+        return {offer.stream: Cut(offer.tokens, tuple(map(min, self._beside, offer.beside))) for offer in offers}
 
     def free(self, proposer: int) -> bool:
         return False

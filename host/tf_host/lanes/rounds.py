@@ -138,10 +138,12 @@ class Rounds:
 
     def _keep(self, landed: Landed) -> None:
         """The pending token and what stood; the last token drawn is the next pending one."""
-        cache, rows = landed.window.stream.decoding.cache, len(landed.tokens)
-        # A leaf that ended the reply is its last token, so it is pending, too.
-        if landed.leaf is not None and landed.reason is None and isinstance(self._model, TakesLeaves):
-            self._model.keep_leaf(cache, rows, 1 + len(landed.window.drafts) + landed.leaf)
+        window, rows = landed.window, len(landed.tokens)
+        cache = window.stream.decoding.cache
+        # A leaf that is the last token to land is pending itself, and no row of the cache yet.
+        leaf = landed.leaf if landed.leaf is not None and rows > 1 + window.leaves[landed.leaf].place else None
+        if leaf is not None and isinstance(self._model, TakesLeaves):
+            self._model.keep_leaf(cache, rows, 1 + len(window.drafts) + leaf)
         else:
             self._model.keep(cache, rows)
 
@@ -150,7 +152,7 @@ class Rounds:
         drafted, kept = Counter[str](), Counter[str]()
         for each in landed:
             if each.window.proposal is not None:
-                drafted[each.window.proposal.source] += each.window.tried
+                drafted[each.window.proposal.source] += each.window.proposed
                 kept[each.window.proposal.source] += each.kept
         return RoundDone(
             streams=len(landed),
@@ -174,7 +176,7 @@ class Rounds:
         )
         for source in self._sources:
             judged = [
-                Judged(told.stream, each.window.tried, each.kept)
+                Judged(told.stream, each.window.proposed, each.kept)
                 for each, told in zip(landed, outcomes, strict=True)
                 if told.proposer == source.index
             ]

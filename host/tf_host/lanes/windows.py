@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -37,13 +38,26 @@ class StreamWindow:
         return () if self.proposal is None else self.proposal.leaves
 
     @property
+    def alternatives(self) -> tuple[tuple[int, ...], ...]:
+        return () if self.proposal is None else self.proposal.alternatives
+
+    @property
     def rows(self) -> int:
         return 1 + len(self.drafts) + len(self.leaves)
 
     @property
-    def tried(self) -> int:
+    def proposed(self) -> int:
         """Drafts and leaves."""
         return self.rows - 1
+
+    def row_after(self, row: int, token: int) -> int | None:
+        """The row that saw ``token``, drawn after ``row``; ``None`` where nobody proposed it."""
+        if row >= len(self.drafts):  # the last draft's row, or a leaf's
+            return None
+        if token == self.drafts[row]:
+            return row + 1
+        leaf = Leaf(row, token)
+        return 1 + len(self.drafts) + self.leaves.index(leaf) if leaf in self.leaves else None
 
 
 @dataclass(slots=True)
@@ -72,8 +86,8 @@ class Landed:
         return sum(token.source != TARGET for token in self.tokens)
 
     @property
-    def drafts(self) -> int:
-        """Drafts that stood."""
+    def drafts_kept(self) -> int:
+        """Drafts that stood, without the leaf."""
         return self.kept - (self.leaf is not None)
 
 
@@ -86,9 +100,11 @@ def land(window: StreamWindow, draws: WindowDraws) -> Landed:
     try:
         while row is not None:
             token = draws.token(row)
-            following = _row_after(landed, row, token)
+            following = window.row_after(row, token)
             source = TARGET if following is None or window.proposal is None else window.proposal.source
             landed.tokens.append(draws.info(row, token, source))
+            if following is not None and following > len(window.drafts):
+                landed.leaf = following - 1 - len(window.drafts)
             text, landed.reason = stream.feed(token)
             landed.tokens[-1] = replace(landed.tokens[-1], text=text)
             landed.text += text
@@ -100,34 +116,21 @@ def land(window: StreamWindow, draws: WindowDraws) -> Landed:
     except Exception as error:
         landed.error = error
     if window.proposal is not None:
-        stream.drafted[window.proposal.source] += window.tried
+        stream.drafted[window.proposal.source] += window.proposed
         stream.kept[window.proposal.source] += landed.kept
     return landed
-
-
-def _row_after(landed: Landed, row: int, token: int) -> int | None:
-    """The row that saw ``token``, drawn after ``row``, or ``None`` where nobody proposed it; notes a leaf."""
-    drafts, leaves = landed.window.drafts, landed.window.leaves
-    if row >= len(drafts):  # the last draft's row, or a leaf's
-        return None
-    if token == drafts[row]:
-        return row + 1
-    if Leaf(row, token) not in leaves:
-        return None
-    landed.leaf = leaves.index(Leaf(row, token))
-    return 1 + len(drafts) + landed.leaf
 
 
 def outcome(landed: Landed) -> Outcome:
     """As depths see it."""
     stream, window = landed.window.stream, landed.window
-    tried = [leaf for leaf in window.leaves if leaf.place == landed.drafts]
+    tried = [leaf for leaf in window.leaves if leaf.place == landed.drafts_kept]
     return Outcome(
         stream=stream.number,
         context=len(stream.tokens) - len(landed.tokens),
         proposer=None if window.proposal is None else window.proposal.proposer,
         drafted=len(window.drafts),
-        kept=landed.drafts,
+        kept=landed.drafts_kept,
         ended=landed.reason is not None,
         tried=len(tried),
         stood=0 if landed.leaf is None else tried.index(window.leaves[landed.leaf]) + 1,
@@ -135,15 +138,28 @@ def outcome(landed: Landed) -> Outcome:
 
 
 def masks(window: StreamWindow) -> list[mx.array | None] | None:
-    """What the grammar allows after each row, each along its own path."""
+    """What the grammar allows after each row, each along its own path.
+
+    A draft or leaf whose path the grammar fails on goes, and what follows it: the reply may never take that path.
+    """
     grammar = window.stream.decoding.grammar
     if grammar is None:
         return None
-    drafts = window.drafts
-    paths = [drafts[:row] for row in range(1 + len(drafts))]
-    paths += [(*drafts[: leaf.place], leaf.token) for leaf in window.leaves]
     try:
-        allowed = [grammar.mask(path) for path in paths]
+        allowed: list[object] = [grammar.mask(())]
     except Exception as error:
         raise StreamFault(window.stream, error) from error
+    drafts = window.drafts
+    with contextlib.suppress(Exception):
+        allowed += (grammar.mask(drafts[:row]) for row in range(1, 1 + len(drafts)))
+    stand, alternatives = drafts[: len(allowed) - 1], list[tuple[int, ...]]()
+    for place, tokens in enumerate(window.alternatives[: len(stand)]):
+        kept = []
+        for token in tokens:
+            with contextlib.suppress(Exception):
+                allowed.append(grammar.mask((*stand[:place], token)))
+                kept.append(token)
+        alternatives.append(tuple(kept))
+    if window.proposal is not None:
+        window.proposal = replace(window.proposal, tokens=stand, alternatives=tuple(alternatives)) if stand else None
     return [None if mask is None else mx.array(cast(Any, mask)) for mask in allowed]

@@ -27,6 +27,9 @@ were its second choice, 14% its third and 6% its fourth; at 0.7 they were 22%, 1
 
 _PRIOR_WEIGHT = 20.0
 
+_GIVEN = 0.3
+"""How far an offer moves what the next is expected to have."""
+
 _KEPT = 0.995
 """Share of what was counted that is left after another draft that did not stand."""
 
@@ -37,6 +40,16 @@ class Alternatives:
     def __init__(self) -> None:
         self._tried = [0.0] * len(PRIOR)
         self._stood = [0.0] * len(PRIOR)
+        self._given = 0.0
+
+    def given(self, most: int) -> None:
+        """An offer had at most so many alternatives in a place."""
+        self._given += _GIVEN * (most - self._given)
+
+    @property
+    def likely(self) -> list[float]:
+        """Chances of as many alternatives as the next offer is likely to have in each place."""
+        return self.chances[: round(self._given)]
 
     def judge(self, tried: int, stood: int) -> None:
         """``tried`` alternatives were verified in the place of a draft that did not stand; the ``stood``-th stood."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tf_host.lanes.depths import FORCED, READING, Cut, DraftSample, Offer, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
@@ -67,8 +68,6 @@ class Pricing:
         self._taken: dict[int, Offer] = {}
         self._depths: dict[int, dict[int, int]] = {}
         self._trials: set[int] = set()
-        # Proposer -> alternatives that it gave in a place, at most.
-        self._gives: dict[int, int] = {}
         self._lands: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
@@ -100,8 +99,12 @@ class Pricing:
 
         What a stream alone was asked for is cut only where alternatives may be worth more.
         """
+        for offer in offers:
+            if offer.proposer != FORCED:
+                most = max(offer.beside, default=0)
+                self._streams.alternatives(offer.stream, offer.proposer).given(most)
         loose = [offer for offer in offers if offer.stream not in self._trials]
-        if len(self._views) == 1 and not any(any(offer.alternatives) for offer in loose):
+        if len(self._views) == 1 and not any(any(offer.beside) for offer in loose):
             return {}
         whole = sum(offer.tokens for offer in offers) - sum(offer.tokens for offer in loose)
         rows = [self._ranked(offer) for offer in loose]
@@ -135,7 +138,6 @@ class Pricing:
         if any(depths):
             self._chains[sample.proposer].record(depths, sample.unread, sample.seconds)
         for offer in sample.offers:
-            self._gives[sample.proposer] = max((self._gives.get(sample.proposer, 0), *offer.alternatives))
             self._streams.asked(offer.stream, sample.proposer, offer.tokens > 0)
             if offer.tokens:
                 self._taken[offer.stream] = offer
@@ -154,9 +156,9 @@ class Pricing:
                     alternatives = self._streams.alternatives(outcome.stream, outcome.proposer)
                     alternatives.judge(outcome.tried, outcome.stood)
             if outcome.proposer is not None and outcome.proposer != FORCED and outcome.drafted:
-                self._streams.judged(
-                    outcome.stream, outcome.proposer, outcome.drafted, outcome.kept, ended=outcome.ended
-                )
+                # Where a leaf stood, the draft in its place did not, whatever ended the reply.
+                ended = outcome.ended and not outcome.stood
+                self._streams.judged(outcome.stream, outcome.proposer, outcome.drafted, outcome.kept, ended=ended)
 
     def forget(self, stream: int) -> None:
         """A stream ended."""
@@ -202,11 +204,10 @@ class Pricing:
         limits = [self._limit(view) for view in lacking]
         rounds = self._round_seconds(drafted + sum(limits))[drafted:]
         # With alternatives not all rows of a stream are drafts; its chain is priced as if they were, a little too dear.
-        gives = [self._gives.get(proposer, 0)] * max(limits, default=0)
-        rows = [self._rows(view.id, proposer, limit, gives, limit) for view, limit in zip(lacking, limits, strict=True)]
+        rows = [self._rows(view.id, proposer, limit) for view, limit in zip(lacking, limits, strict=True)]
         gains = [each.landed for each in rows]
         tokens = float(len(self._views) - len(lacking) - len(self._taken))
-        tokens += sum(self._rows(o.stream, o.proposer, o.tokens).landed[-1] for o in self._taken.values())
+        tokens += sum(self._ranked(replace(o, beside=())).landed[-1] for o in self._taken.values())
         if self.free(proposer):
             # Few streams will have something to copy: each is asked as if it were the only one, and `trim` cuts.
             others = tokens + len(lacking) - 1
@@ -243,9 +244,8 @@ class Pricing:
         """Expected tokens and seconds of a round by a stream's drafts in it, with the alternatives that pay."""
         if (stream, proposer) not in self._lands:
             chances = self._streams.drafts(stream, proposer).acceptance.chances(limit)
-            gives = self._gives.get(proposer, 0)
-            alternatives = self._streams.alternatives(stream, proposer).chances[:gives]
-            found = widened(chances, alternatives, rounds) if gives else (landed(chances), list(rounds))
+            alternatives = self._streams.alternatives(stream, proposer).likely
+            found = widened(chances, alternatives, rounds) if alternatives else (landed(chances), list(rounds))
             self._lands[stream, proposer] = found
         return self._lands[stream, proposer]
 
@@ -260,17 +260,18 @@ class Pricing:
 
     def _ranked(self, offer: Offer) -> Ranked:
         """An offer's rows; no more than its window holds, or than twice the widest that was timed."""
+        if offer.proposer == FORCED:
+            return ranked([1.0] * offer.tokens, (), (), offer.tokens)
+        chances = self._streams.drafts(offer.stream, offer.proposer).acceptance.chances(offer.tokens)
+        alternatives = self._streams.alternatives(offer.stream, offer.proposer).chances
         most = max(offer.tokens, self._limit(self._views[offer.stream]))
-        return self._rows(offer.stream, offer.proposer, offer.tokens, offer.alternatives, most)
+        return ranked(chances, alternatives, offer.beside, most)
 
-    def _rows(
-        self, stream: int, proposer: int, depth: int, offered: Sequence[int] = (), most: int | None = None
-    ) -> Ranked:
-        """The best rows of a window of up to ``depth`` drafts; a grammar's forced tokens always stand."""
-        if proposer == FORCED:
-            return ranked([1.0] * depth, (), (), depth)
-        chances = self._streams.drafts(stream, proposer).acceptance.chances(depth)
-        return ranked(chances, self._streams.alternatives(stream, proposer).chances, offered, most or depth)
+    def _rows(self, stream: int, proposer: int, most: int) -> Ranked:
+        """The rows of a window that is not drafted yet, with as many alternatives as are likely."""
+        chances = self._streams.drafts(stream, proposer).acceptance.chances(most)
+        alternatives = self._streams.alternatives(stream, proposer).likely
+        return ranked(chances, alternatives, [len(alternatives)] * most, most)
 
     def _limit(self, view: StreamView) -> int:
         """Drafts that may be asked: the window's, and no more rows than twice the widest that was timed.

@@ -46,12 +46,16 @@ class GrammarRun:
         """Allowed ids after the committed tokens and ``path``; ``None`` behind a path that cannot land."""
         if self._done:
             return self._only_ends
-        taken: int = self._matcher.try_consume_tokens(list(path))
+        until = next((at for at, token in enumerate(path) if token in self._ends), len(path))
+        taken: int = self._matcher.try_consume_tokens(list(path[:until]))
         try:
             self._check()
-            if taken < len(path) or self._ends.intersection(path):
+            if taken < until:
                 return None
-            return self._mask()
+            if until == len(path):
+                return self._mask()
+            # A reply that ignores its end goes on behind it, with more of them.
+            return self._only_ends if until + 1 == len(path) and self._complete() else None
         finally:
             self._matcher.rollback(taken)
 

@@ -100,6 +100,8 @@ class LlamaModel:
         spans = [self._span(window) for window in windows]
         count = sum(span.rows for span in spans)
         if any(isinstance(window.tokens, mx.array) for window in windows):
+            if any(window.leaves for window in windows):
+                raise ValueError("leaves beside pending tokens that are not known yet")
             tokens = mx.concatenate([mx.array(window.tokens).astype(mx.int32) for window in windows])
             padding = mx.broadcast_to(tokens[-1:], (self.plan.padded(count) - count,))
             padded = mx.concatenate([tokens, padding])
@@ -111,8 +113,8 @@ class LlamaModel:
 
     @property
     def takes_leaves(self) -> bool:
-        """Whether windows may have leaves: where attention is a kernel that looks for their keys."""
-        return self.rows.form.takes_leaves(self.plan.tile)
+        """Whether windows may have leaves: where a kernel that looks for their keys attends, and three rows fit."""
+        return self.plan.top > 2 and self.rows.form.takes_leaves(self.plan.tile)
 
     def keep(self, cache: Cache, rows: int) -> None:
         """Advance by the rows that stand."""

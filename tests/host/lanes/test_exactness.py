@@ -93,7 +93,7 @@ def play(
         model,
         admission=admission,
         proposers=proposers,
-        depths=FixedDepths(depth, alternatives=alternatives),
+        depths=FixedDepths(depth, beside=alternatives),
         states=AllStates(model.plan) if states else None,
     )
     sinks: list[Sink] = []

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.fakes.grammar import PairGrammar
 from tests.fakes.lanes import decode, make_lanes, naive, request
 from tests.fakes.model import FakeModel
+from tests.fakes.model import _entry as entry
 from tests.fakes.proposers import FakeProposer, beside, oracle
+from tests.fakes.reading import LetterReader
 from tf_host.lanes import FixedDepths
 from tf_host.lanes.depths import RoundSample
 from tf_host.requests import Sampling
+from tf_host.sampling.logprobs import RowLogprobs
 from tf_plugins.types import DraftRequest, Window
 
 WANTED = request([4, 2, 4], 40)
@@ -24,8 +28,8 @@ REPLIES = {WANTED.prompt: REPLY}
 class Told(FixedDepths):
     """Keeps what it is told of rounds."""
 
-    def __init__(self, depth: int, alternatives: tuple[int, ...]) -> None:
-        super().__init__(depth, alternatives=alternatives)
+    def __init__(self, depth: int, beside: tuple[int, ...]) -> None:
+        super().__init__(depth, beside=beside)
         self.rounds: list[RoundSample] = []
 
     def record_round(self, sample: RoundSample) -> None:
@@ -72,7 +76,7 @@ def test_a_model_that_takes_none_is_given_none() -> None:
     for leaves in (False, True):
         model = FakeModel(leaves=leaves)
         proposer = FakeProposer(oracle(REPLIES, 1), others=others)
-        [sink] = decode(make_lanes(model, proposers=[proposer], depths=FixedDepths(3, alternatives=(2, 2))), WANTED)
+        [sink] = decode(make_lanes(model, proposers=[proposer], depths=FixedDepths(3, beside=(2, 2))), WANTED)
         assert sink.tokens == REPLY
         assert {request.alternatives for call in proposer.calls for request in call} == {3 if leaves else 0}
     assert set(asked) == {3}
@@ -106,7 +110,7 @@ def test_draws_behind_a_leaf_are_those_of_its_own_path(sampling: Sampling) -> No
     replies = {wanted.prompt: reply}
     model = FakeModel(leaves=True)
     proposer = FakeProposer(oracle(replies, 1), others=beside(replies))
-    [sink] = decode(make_lanes(model, proposers=[proposer], depths=FixedDepths(3, alternatives=(1, 1))), wanted)
+    [sink] = decode(make_lanes(model, proposers=[proposer], depths=FixedDepths(3, beside=(1, 1))), wanted)
     [plain] = decode(make_lanes(), wanted)
     assert sink.tokens == reply
     assert model.leaves_kept > 5
@@ -131,7 +135,7 @@ def test_leaves_that_a_grammar_rejects_are_never_verified_and_others_land() -> N
         lambda asked: [(token + 2) % 50 for token in oracle(replies)(asked) or ()][:1],
         others=lambda asked, tokens: [[(tokens[0] + 1) % 50, (tokens[0] - 2) % 50]],
     )
-    [sink] = decode(make_lanes(model, proposers=[proposer], depths=FixedDepths(1, alternatives=(2,))), wanted)
+    [sink] = decode(make_lanes(model, proposers=[proposer], depths=FixedDepths(1, beside=(2,))), wanted)
     assert sink.tokens == plain.tokens
     assert model.leaves_kept > 5
     assert max(sink.done.drafted["fake"], 1) <= 2 * sink.done.rounds
@@ -161,3 +165,53 @@ def test_alternatives_that_break_the_rules_drop_the_draft(
     assert sink.tokens == REPLY
     assert sink.done.drafted.keys() == {"good"}
     assert said in caplog.text
+
+
+ENDINGS = [{"max_tokens": left} for left in range(2, 20)] + [{"end_ids": [end]} for end in REPLY[:20]]
+
+
+@pytest.mark.parametrize("more", ENDINGS)
+def test_the_cache_holds_what_it_claims_however_a_reply_ends(more: dict[str, Any]) -> None:
+    wanted = request(WANTED.prompt, **{"max_tokens": 40} | more)
+    model, text = FakeModel(leaves=True), [*WANTED.prompt, *REPLY]
+    keep, keep_leaf = model.keep, model.keep_leaf
+
+    def check(cache: Any) -> None:
+        for position in range(len(WANTED.prompt) - 1, cache.length):
+            assert cache.entries[position] == entry(text[position], position, 0), position
+
+    model.keep = lambda cache, rows: (keep(cache, rows), check(cache))  # type: ignore[method-assign,assignment]
+    model.keep_leaf = lambda cache, rows, row: (  # type: ignore[method-assign,assignment]
+        keep_leaf(cache, rows, row),
+        check(cache),
+    )
+    decode(make_lanes(model, proposers=[wrong_at(0, 0)], depths=Told(2, (1, 1))), wanted)
+    assert model.forwards
+
+
+@pytest.mark.parametrize("broken", ["logprobs", "reader"])
+def test_what_fails_on_a_leaf_fails_its_stream_alone(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(self: Any, token: int) -> Any:
+        raise RuntimeError("planted")
+
+    if broken == "logprobs":
+        monkeypatch.setattr(RowLogprobs, "of", raises)
+        bad = replace(WANTED, logprobs=2)
+    else:
+        bad = replace(WANTED, reader=type("Reader", (LetterReader,), {"feed": raises}))
+    other = request([1, 3], 40)
+    model = FakeModel(leaves=True)
+    sinks = decode(make_lanes(model, proposers=[wrong_at(0, 0)], depths=Told(2, (1, 1))), bad, other)
+    assert sinks[0].failed.status == 500
+    assert sinks[1].tokens == naive(other)[0]
+    assert model.leaves_kept == 0
+
+
+def test_depths_are_told_of_the_alternatives_in_the_place_that_missed() -> None:
+    depths = Told(2, (1, 2))
+    proposer = FakeProposer(oracle(REPLIES, 1), others=beside(REPLIES, 1))
+    decode(make_lanes(FakeModel(leaves=True), proposers=[proposer], depths=depths), WANTED)
+    seen = {(o.drafted, o.kept, o.tried, o.stood) for s in depths.rounds for o in s.outcomes if not o.ended}
+    assert (2, 1, 2, 2) in seen
+    assert {tried for _, kept, tried, _ in seen if kept == 1} <= {0, 1, 2}
+    assert all(tried <= 1 for _, kept, tried, _ in seen if kept == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -24,7 +25,7 @@ def lands(chances: list[float], alternatives: list[float], cut: Cut) -> float:
     """Expected tokens of a window, place by place."""
     total, reached = 1.0, 1.0
     for place, chance in enumerate(chances[: cut.tokens]):
-        some = cut.alternatives[place] if place < len(cut.alternatives) else 0
+        some = cut.beside[place] if place < len(cut.beside) else 0
         total += reached * (chance + sum(min((1 - chance) * other, chance) for other in alternatives[:some]))
         reached *= chance
     return total
@@ -106,8 +107,8 @@ def turn(pricing: Pricing, kept: int, stood: int = 0, drafted: int = 4) -> Cut:
     offer = Offer(1, 0, drafted, (3,) * drafted)
     pricing.record_draft(DraftSample(0, (offer,), 0, 0.004))
     cut = pricing.trim([offer])[1]
-    tried = cut.alternatives[kept] if kept < len(cut.alternatives) else 0
-    rows = 1 + cut.tokens + sum(cut.alternatives)
+    tried = cut.beside[kept] if kept < len(cut.beside) else 0
+    rows = 1 + cut.tokens + sum(cut.beside)
     outcome = Outcome(1, 100, 0, cut.tokens, min(kept, cut.tokens), tried=tried, stood=min(stood, tried))
     pricing.record_round(RoundSample(rows, (rows,), 0.08, (outcome,)))
     return cut
@@ -115,8 +116,8 @@ def turn(pricing: Pricing, kept: int, stood: int = 0, drafted: int = 4) -> Cut:
 
 def test_alternatives_are_verified_where_a_row_costs_little() -> None:
     cheap, dear = turn(priced(0.0002), 1), turn(priced(0.02), 1)
-    assert sum(cheap.alternatives) > 6
-    assert sum(dear.alternatives) == 0
+    assert sum(cheap.beside) > 6
+    assert sum(dear.beside) == 0
 
 
 def test_alternatives_that_never_stand_lose_their_rows_and_those_that_do_keep_them() -> None:
@@ -124,8 +125,8 @@ def test_alternatives_that_never_stand_lose_their_rows_and_those_that_do_keep_th
     for _ in range(300):
         turn(never, kept=2, stood=0)
         turn(always, kept=2, stood=1)
-    assert turn(never, 2).alternatives[2] == 0  # and so nothing more is learned there
-    assert turn(always, 2).alternatives[2] == 1
+    assert turn(never, 2).beside[2] == 0  # and so nothing more is learned there
+    assert turn(always, 2).beside[2] == 1
 
 
 def test_a_window_with_alternatives_is_no_wider_than_its_stream_may_be() -> None:
@@ -133,13 +134,13 @@ def test_a_window_with_alternatives_is_no_wider_than_its_stream_may_be() -> None
     pricing.plan([view(1, most=6)])
     pricing.choose(view(1, most=6), 0)
     cut = pricing.trim([Offer(1, 0, 4, (3, 3, 3, 3))])[1]
-    assert cut.tokens + sum(cut.alternatives) == 6
+    assert cut.tokens + sum(cut.beside) == 6
 
 
 def test_a_width_that_was_timed_on_a_busy_machine_is_tried_again() -> None:
     pricing = priced(0.0002)
     time_rounds(pricing, lambda rows: 0.09 if rows >= 12 else 0.08 + 0.0002 * rows)
-    widths = [1 + cut.tokens + sum(cut.alternatives) for cut in (turn(pricing, kept=2) for _ in range(30 * STALE))]
+    widths = [1 + cut.tokens + sum(cut.beside) for cut in (turn(pricing, kept=2) for _ in range(30 * STALE))]
     assert max(widths[: STALE // 2]) == 11
     assert widths.count(16) > STALE  # those that were tried meanwhile were not slow any more
 
@@ -151,7 +152,54 @@ def test_streams_that_share_a_round_share_its_rows() -> None:
     for stream in streams:
         pricing.choose(stream, 0)
     cuts = pricing.trim([Offer(1, 0, 4, (3,) * 4), Offer(2, 0, 4)])
-    assert cuts[2].alternatives == (0,) * cuts[2].tokens
-    assert sum(cuts[1].alternatives) > 0
-    rows = 2 + sum(cut.tokens + sum(cut.alternatives) for cut in cuts.values())
+    assert cuts[2].beside == (0,) * cuts[2].tokens
+    assert sum(cuts[1].beside) > 0
+    rows = 2 + sum(cut.tokens + sum(cut.beside) for cut in cuts.values())
     assert rows <= PLAN.top
+
+
+def test_a_proposer_that_gave_alternatives_once_is_priced_without_them_again() -> None:
+    """Else a drafter that does not pay alone would be taken to pay with what it does not give."""
+    drafter = Drafter(step=0.01)
+    once, never = Pricing(PLAN, [drafter]), Pricing(PLAN, [drafter])
+    for pricing in (once, never):
+        time_rounds(pricing, lambda rows: 0.08 + 0.0002 * rows)
+    once.plan([view(1)])
+    once.choose(view(1), 0)
+    once.trim([Offer(1, 0, 4, (3, 3, 3, 3))])
+    for pricing in (once, never):
+        for _ in range(40):
+            pricing.plan([view(1)])
+            pricing.choose(view(1), 0)
+            pricing.trim([Offer(1, 0, 1)])
+            pricing.record_round(RoundSample(2, (2,), 0.08, (Outcome(1, 100, 0, 1, 0),)))
+    chosen = []
+    for pricing in (once, never):
+        pricing.plan([view(1)])
+        chosen.append((pricing.choose(view(1), 0), pricing._streams.alternatives(1, 0).likely))
+    assert chosen[0] == chosen[1]
+
+
+def test_sampled_streams_learn_of_their_own_alternatives() -> None:
+    pricing = priced(0.0002)
+    for _ in range(50):
+        turn(pricing, kept=1, stood=0)
+    sampled = replace(view(2), temperature=0.7)
+    pricing.plan([sampled])
+    assert pricing._streams.alternatives(2, 0).chances == list(PRIOR)
+
+
+def test_a_leaf_that_ended_a_reply_says_that_the_draft_did_not_stand() -> None:
+    chances = []
+    for stood in (0, 1):
+        pricing = priced(0.0002)
+        for _ in range(200):
+            pricing.plan([view(1)])
+            outcome = Outcome(1, 100, 0, 4, 1, ended=True, tried=1, stood=stood)
+            pricing.record_round(RoundSample(6, (6,), 0.08, (outcome,)))
+        chances.append(
+            (pricing._streams.drafts(1, 0).acceptance.chances(1)[0], pricing._streams.alternatives(1, 0).chances[0])
+        )
+    (unjudged, prior), (judged, stands) = chances
+    assert judged < unjudged
+    assert (prior, stands > 0.8) == (PRIOR[0], True)

@@ -102,6 +102,13 @@ def test_a_leaf_draws_what_a_draft_in_its_place_would(kind: str) -> None:
         assert draws.token(at) == drawn(Sampler(drawer, sampling, prompt), rows_of_path, 3, path)[-1]
 
 
+def test_a_leaf_counts_for_the_row_behind_it() -> None:
+    logits = mx.zeros((3, 8))
+    logits[2, 5], logits[2, 6] = 1.0, 0.5
+    draws = Sampler(Drawer(8, 8), Sampling(seed=0, frequency=1.0), [1]).window(logits, 1, [4], None, [Leaf(0, 5)])
+    assert draws.token(2) == 6
+
+
 def test_rejected_drafts_are_not_counted() -> None:
     sampling = Sampling(seed=0, frequency=100.0)
     flat = mx.zeros((4, PADDED))
