@@ -70,9 +70,8 @@ def replay(
             (t + 1) % model.checkpoint.vocab for t in tokens[done + right : done + rows]
         ]
         shared = turn % 3 == 2 and rows < plan.top
-        spare = min(plan.top - rows - shared, plan.room(cache.length) - rows)
-        places = sorted({0, right - 1}, reverse=True)[: max(0, spare)] if takes_leaves and rows > 1 else []
-        leaves = [Leaf(place, tokens[done + 1 + place]) for place in places if place < rows - 1]
+        spare = min(plan.top - rows - shared, plan.room(cache.length) - rows) if takes_leaves else 0
+        leaves = _leaves(tokens[done + 1 :], rows - 1, right - 1, max(0, spare), model.checkpoint.vocab)
         windows = [Window(cache, window, leaves)]
         if shared:
             windows.insert(turn % 2, Window(neighbour, [last]))
@@ -82,19 +81,32 @@ def replay(
         for row in range(right):
             if _digest(logits[first + row]) != digests[done + row]:
                 return Difference(cache.length + row, rows, shared)
+        stood = None
         for row, leaf in enumerate(leaves, rows):
+            if leaf.token != tokens[done + 1 + leaf.place]:
+                continue
             if _digest(logits[first + row]) != digests[done + 1 + leaf.place]:
                 return Difference(cache.length + 1 + leaf.place, rows, shared, leaf=True)
-        stood = bool(leaves) and leaves[0].place == right - 1
-        if stood and isinstance(model, TakesLeaves):
-            model.keep_leaf(cache, right + 1, rows)
+            stood = row if leaf.place == right - 1 else stood
+        if stood is not None and isinstance(model, TakesLeaves):
+            model.keep_leaf(cache, right + 1, stood)
         else:
             model.keep(cache, right)
         if shared and plan.room(neighbour.length) > 1:
             model.keep(neighbour, 1)
-        done += right + stood
+        done += right + (stood is not None)
         turn += 1
     return None
+
+
+def _leaves(reply: Sequence[int], drafts: int, wrong: int, most: int, vocab: int) -> list[Leaf]:
+    """The reply's tokens in the places of the first wrong draft and of the first; where there is room, another before
+    them."""
+    places = [place for place in dict.fromkeys((wrong, 0)) if place < drafts]
+    leaves = [Leaf(place, reply[place]) for place in places][:most]
+    if leaves and len(leaves) < most:
+        leaves.insert(0, Leaf(leaves[0].place, (reply[leaves[0].place] + 2) % vocab))
+    return leaves
 
 
 def _single_steps(model: Model, plan: RowPlan, prompt: list[int], reply: int) -> tuple[list[int], list[bytes]]:
