@@ -23,7 +23,8 @@ class DraftRequest:
         temperature: 0 for greedy.
         position: absolute position of the first drafted token, equal to ``len(context)``.
         end_ids: tokens after which a draft stops; empty under ``ignore_eos``.
-        alternatives: most other tokens that can be verified in each draft's place; 0 where the target takes none.
+        alternatives: most other tokens that can be verified in each draft's place: 3, or 0 where the target takes
+            none.
     """
 
     stream: int
@@ -46,7 +47,8 @@ class Draft:
     Attributes:
         tokens: 1 to ``most`` ids, each below the target's vocabulary size.
         alternatives: for each of the first places, or for all of them, other ids than the draft's, the likeliest
-            first: at most ``DraftRequest.alternatives``, each once. The host verifies those that pay.
+            first: at most ``DraftRequest.alternatives``, each once and below the vocabulary size; an end token may be
+            one. The host verifies those that pay.
     """
 
     tokens: tuple[int, ...]
@@ -60,7 +62,7 @@ class Outcome:
     Attributes:
         stream: the stream.
         drafted: tokens verified, alternatives included.
-        kept: how many of them stood.
+        kept: how many of them stood; an alternative among them was the last.
     """
 
     stream: int

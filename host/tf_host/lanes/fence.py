@@ -38,6 +38,7 @@ class Fence:
         name, label: the proposer's.
         reads_ahead: whether it has ``read``.
         failures: how often it failed, and how the last time.
+        whose: the plugin, in brackets, for the log; empty where it is not known.
 
     Args:
         proposer: the plugin's object.
@@ -49,7 +50,7 @@ class Fence:
         self.reads_ahead = isinstance(proposer, ReadsAhead)
         self.failures = Failures()
         self._proposer = proposer
-        self._whose = f" ({plugin})" if plugin else ""
+        self.whose = f" ({plugin})" if plugin else ""
         self._told: set[str] = set()
         self._slow = False
         self._longest: int | None = None
@@ -76,7 +77,7 @@ class Fence:
             said = "".join(traceback.format_exception_only(error)).rstrip()
             if self.failed(method, f"{method}: {said}"):
                 otherwise = _OTHERWISE.get(method, "its streams go on without its drafts")
-                log_fault(_log, f"proposer {self.name!r} failed in {method}; {otherwise}{self._whose}", error)
+                log_fault(_log, f"proposer {self.name!r} failed in {method}; {otherwise}{self.whose}", error)
             return None
         finally:
             if not reading:
@@ -132,7 +133,7 @@ class Fence:
             self._stuck += over
             if answered is not None and self.failed("shed", f"shed: {over} bytes more are kept than there is room for"):
                 what = f"{over} bytes more are kept than there is room for; {_OTHERWISE['shed']}"
-                _log.error("proposer %r failed in shed: %s%s", self.name, what, self._whose)
+                _log.error("proposer %r failed in shed: %s%s", self.name, what, self.whose)
         return before - self.kept()
 
     def costs(self) -> Costs:
@@ -147,4 +148,4 @@ class Fence:
         if seconds > SLOW_S and not self._slow:
             self._slow = True
             text = "proposer %r took %.1f s in %s, and every stream waits for it%s; later ones are not logged"
-            _log.warning(text, self.name, seconds, method, self._whose)
+            _log.warning(text, self.name, seconds, method, self.whose)

@@ -118,6 +118,6 @@ class Source:
         checked = answers.draft(draft)
         if what := answers.wrong(checked, request, self._vocab):
             if self._fence.failed("draft", f"a draft was dropped: {what}"):
-                _log.warning("proposer %r: a draft was dropped: %s", self.name, what)
+                _log.warning("proposer %r: a draft was dropped: %s%s", self.name, what, self._fence.whose)
             return _NOTHING
         return checked

@@ -15,6 +15,7 @@ from tf_host.start.composed import Composed
 from tf_host.start.composing import compose
 from tf_host.start.live import showing_traffic
 from tf_host.start.progress import showing_progress
+from tf_plugins.types import TakesLeaves
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ def ready_line(composed: Composed) -> str:
     labels = [proposer.label for proposer in composed.proposers]
     # Copies cost nothing and are asked first, but what people chose is the drafter: it is named first.
     sources = " + ".join(sorted(labels, key=lambda label: label == "copies")) or "none"
+    if isinstance(composed.model, TakesLeaves) and composed.model.takes_leaves and labels:
+        sources += ", with alternatives"
     gib = composed.admission.budget / (1 << 30)
     return (
         f"serving {', '.join(composed.names)} on {composed.device.name}, {composed.verdict.describe()}, "

@@ -89,6 +89,11 @@ class ByteModel:
 
         return (WidthCheck("bytes", 64 * VOCAB, digest),)
 
+    @property
+    def takes_leaves(self) -> bool:
+        """Wherever three rows fit."""
+        return self.plan.top > 2
+
     def use(self, plan: RowPlan) -> None:
         """Fix the plan."""
         self.plan = plan
@@ -109,18 +114,30 @@ class ByteModel:
 
     def verify(self, windows: Sequence[Window]) -> mx.array:
         """Logits ``[rows, vocab]``."""
-        self.plan.padded(sum(len(window.tokens) for window in windows))
+        self.plan.padded(sum(len(window.tokens) + len(window.leaves) for window in windows))
         logits = []
         for window in windows:
-            cache, start, count = window.cache, window.cache.length, len(window.tokens)
+            cache, start, straight = window.cache, window.cache.length, len(window.tokens)
+            count = straight + len(window.leaves)
             if not isinstance(cache, ByteCache) or count > self.plan.room(start):
                 raise IndexError(f"a window of {count} rows at {start} straddles a bucket edge")
             self._write(cache, window.tokens, -(-count // self.plan.tile) * self.plan.tile, chunk=0)
-            logits += [_logits(cache.entries[: start + row + 1]) for row in range(count)]
+            for slot, leaf in enumerate(window.leaves, start + straight):
+                cache.entries[slot] = _entry(leaf.token, start + 1 + leaf.place, 0)
+            logits += [_logits(cache.entries[: start + row + 1]) for row in range(straight)]
+            logits += [
+                _logits(np.append(cache.entries[: start + 1 + leaf.place], cache.entries[slot]))
+                for slot, leaf in enumerate(window.leaves, start + straight)
+            ]
         return mx.array(np.stack(logits)).astype(mx.bfloat16)
 
     def keep(self, cache: Any, rows: int) -> None:
         """Advance by the rows that stand."""
+        cache.length += rows
+
+    def keep_leaf(self, cache: Any, rows: int, row: int) -> None:
+        """The same where the last of the rows is a leaf."""
+        cache.entries[cache.length + rows - 1] = cache.entries[cache.length + row]
         cache.length += rows
 
     def state_bytes(self, tokens: int) -> int:
@@ -152,9 +169,12 @@ class ByteModel:
             raise IndexError(f"{padded} rows at {start} pass the end of a cache of {cache.capacity}")
         cache.entries[start : start + padded] = 7
         cache.entries[start : start + len(tokens)] = [
-            (token << (_POSITION_BITS + _CHUNK_BITS)) | (position << _CHUNK_BITS) | chunk
-            for position, token in enumerate(tokens, start)
+            _entry(token, position, chunk) for position, token in enumerate(tokens, start)
         ]
+
+
+def _entry(token: int, position: int, chunk: int) -> int:
+    return (token << (_POSITION_BITS + _CHUNK_BITS)) | (position << _CHUNK_BITS) | chunk
 
 
 def _logits(entries: Entries) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tf_host.lanes import EngineThread, FixedDepths, Lanes
+from tf_host.lanes.depths import MOST_ALTERNATIVES
 from tf_host.plugins import Found, LoadedPlugin, Plugins
 from tf_host.plugins.checks import checked
 from tf_host.plugins.tables import parse
@@ -175,14 +176,15 @@ def _lanes(plugins: Plugins, made: list[Proposer], owned: ExitStack) -> Lanes:
             states=states,
         )
     )
-    # Every proposer is asked for the longest draft: what pays is not the question here.
+    # Every proposer is asked for the longest draft, and its alternatives are verified where there is room: what pays is
+    # not the question here.
     return Lanes(
         model,
         PLAN,
         drawer,
         admission,
         proposers=fences,
-        depths=FixedDepths(15),
+        depths=FixedDepths(15, beside=(MOST_ALTERNATIVES,) * 15),
         states=states,
         observers=(plugins,),
     )
