@@ -191,11 +191,8 @@ class Pricing:
         if drafts.rounds % DEEPER_EVERY == 0 and depth < limit:
             deeper = depth + 1
             at_deeper = rate(gains[deeper], costs[deeper] + chain[deeper] + reading * gains[deeper])
-            return (
-                deeper
-                if at_deeper >= (STALE_WITHIN if self._prices.stale(1 + deeper) else DEEPER_WITHIN) * best
-                else depth
-            )
+            within = STALE_WITHIN if self._prices.stale(1 + deeper) else DEEPER_WITHIN
+            return deeper if at_deeper >= within * best else depth
         return depth
 
     def _together(self, lacking: Sequence[StreamView], proposer: int) -> dict[int, int]:
@@ -211,12 +208,12 @@ class Pricing:
         if self.free(proposer):
             # Few streams will have something to copy: each is asked as if it were the only one, and `trim` cuts.
             others = tokens + len(lacking) - 1
-            depths = [alone([others + g for g in gain], rounds, [0.0] * len(gain))[0] for gain in gains]
+            counts = tuple(alone([others + g for g in gain], rounds, [0.0] * len(gain))[0] for gain in gains)
         else:
             chain = [self._chains[proposer].chain(k) for k in range(max(limits, default=0) + 1)]
             entry = [self._reading(view, proposer) * gain[-1] for view, gain in zip(lacking, gains, strict=True)]
             counts = together(gains, rounds, chain, self._chains[proposer].batch, entry, tokens)
-            depths = [each.cut(count).tokens for each, count in zip(rows, counts, strict=True)]
+        depths = [each.cut(count).tokens for each, count in zip(rows, counts, strict=True)]
         for index, view in enumerate(lacking):
             if depths[index]:
                 self._streams.drafts(view.id, proposer).aside.pays()
