@@ -203,3 +203,37 @@ def test_a_leaf_that_ended_a_reply_says_that_the_draft_did_not_stand() -> None:
     (unjudged, prior), (judged, stands) = chances
     assert judged < unjudged
     assert (prior, stands > 0.8) == (PRIOR[0], True)
+
+
+def gives(pricing: Pricing, stream: int, beside: int) -> None:
+    """Offers with so many alternatives a place, until more of them are expected."""
+    for _ in range(12):
+        pricing.trim([Offer(stream, 0, 2, (beside, beside))])
+
+
+def test_a_draft_that_pays_with_its_alternatives_alone_is_asked_for() -> None:
+    depths = []
+    for beside in (0, 3):
+        pricing = Pricing(PLAN, [Drafter(step=0.02)])
+        time_rounds(pricing, lambda rows: 0.08 + 0.0002 * rows)
+        for number in range(140):
+            pricing.plan([view(1)])
+            pricing.record_draft(DraftSample(0, (Offer(1, 0, 1),), 0, 0.02))
+            pricing.record_round(RoundSample(2, (2,), 0.08, (Outcome(1, 100, 0, 1, number % 7 == 0),)))
+        time_rounds(pricing, lambda rows: 0.08 + 0.0002 * rows)
+        pricing.plan([view(1)])
+        pricing._streams.drafts(1, 0).aside.tried()  # no trial now
+        gives(pricing, 1, beside)
+        depths.append(pricing.choose(view(1), 0))
+    assert depths == [0, 1]
+
+
+def test_streams_that_share_a_round_are_asked_for_fewer_drafts_where_alternatives_take_rows() -> None:
+    depths = []
+    for beside in (0, 3):
+        pricing, pair = priced(0.0002), [view(1), view(2)]
+        pricing.plan(pair)
+        for stream in pair:
+            gives(pricing, stream.id, beside)
+        depths.append(pricing.choose(pair[0], 0) + pricing.choose(pair[1], 0))
+    assert 0 < depths[1] < depths[0]
