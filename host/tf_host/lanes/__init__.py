@@ -10,7 +10,8 @@ A turn (``Lanes.step``), on the engine thread:
 5. *run*: the target verifies the forwards; the draw after every row is made from the target's own logits and the
    stream's own noise, all lazily; one read-back.
 6. *conclude*: of each draft the prefix that equals the target's own draws stands, and the first draw that differs is
-   the next token; each token goes through the reader, which may end the reply there.
+   the next token; where an alternative was verified that equals it, so is the draw behind that. Each token goes through
+   the reader, which may end the reply there.
 7. Text and tokens are delivered; streams that ended free their lane; observers are told.
 
 No draft, neighbour or depth reaches a row's logits or its draw, so a reply is the same whatever happens here.
