@@ -118,5 +118,5 @@ def test_memory_is_flat_over_a_thousand_rounds() -> None:
         return mx.get_active_memory()
 
     baseline = rounds(200)
-    # MLX counts what malloc gives, which may be some bytes more for the same arrays; a row kept a round would be 256,000.
+    # MLX counts what malloc gives, some bytes more or less for the same arrays; a row kept a round would be 256,000.
     assert rounds(1_000) <= baseline + 1_000
