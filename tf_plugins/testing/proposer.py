@@ -8,14 +8,15 @@ import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
 from tf_plugins.testing.engine import Engine
 from tf_plugins.testing.facts import target_facts
+from tf_plugins.testing.opened import Opened, request
 from tf_plugins.testing.plugin import PluginChecks
-from tf_plugins.types import Draft, DraftRequest, Outcome, Proposer, ReadsAhead, TargetFacts
+from tf_plugins.types import Draft, Outcome, Proposer, ReadsAhead, TargetFacts
 from tf_plugins.types.proposer import RESERVED_NAMES
 
 _CONTEXTS = tuple(
@@ -34,54 +35,6 @@ _LEAK_STREAMS = 40
 
 _LEAK_BYTES = 512
 """Bytes a stream that an allocator may keep of its own accord."""
-
-
-class Opened:
-    """A proposer and the streams that a check has open in it, numbered from 1.
-
-    Args:
-        proposer: a fresh one.
-    """
-
-    def __init__(self, proposer: Proposer) -> None:
-        self.proposer = proposer
-        self._count = 0
-        self._open: set[int] = set()
-
-    def stream(self, context: Sequence[int], tokens: int = 1_024) -> int:
-        """Open a stream, as the lanes do at admission."""
-        self._count += 1
-        self.proposer.open(self._count, list(context), tokens)
-        self._open.add(self._count)
-        return self._count
-
-    def ask(self, *requests: DraftRequest) -> Sequence[Draft | None]:
-        """One call for these streams."""
-        answers = self.proposer.propose(list(requests))
-        assert len(answers) == len(requests), f"{len(answers)} answers to {len(requests)} requests"
-        return answers
-
-    def draft(self, context: Sequence[int], most: int = 15, **fields: Any) -> tuple[int, ...]:
-        """What is drafted for a new stream; empty for nothing."""
-        (draft,) = self.ask(request(self.stream(context), list(context), most, **fields))
-        return draft.tokens if draft else ()
-
-    def close(self, stream: int) -> None:
-        """End a stream."""
-        self._open.discard(stream)
-        self.proposer.close(stream)
-
-    def end(self) -> None:
-        """End every stream, and release the proposer."""
-        for stream in sorted(self._open):
-            self.close(stream)
-        self.proposer.release()
-
-
-def request(stream: int, context: Sequence[int], most: int = 15, **fields: Any) -> DraftRequest:
-    """A stream's wish for drafts."""
-    facts: dict[str, Any] = {"seed": 7, "temperature": 0.0, "position": len(context), **fields}
-    return DraftRequest(stream=stream, context=context, most=most, **facts)
 
 
 class ProposerChecks(PluginChecks):

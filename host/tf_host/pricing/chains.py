@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tf_host.lanes.depths import READING
-from tf_host.pricing.means import OUTLIER, Mean, monotone, within
-from tf_host.pricing.plain import Plain, Stamp
+from tf_host.pricing.means import OUTLIER, monotone, within
+from tf_host.pricing.plain import Measured, Plain, Stamp
 from tf_plugins.types import Costs
 
 __all__ = ["ChainCosts"]
@@ -31,10 +31,9 @@ class ChainCosts:
         self._now = 0
         self._plain = plain or Plain()
         self._called: Stamp | None = None
-        self._stamps: dict[int, Stamp] = {}
-        self._chain: dict[int, Mean] = {}
-        self._batch: Mean | None = None
-        self._read: Mean | None = None
+        self._chain: dict[int, Measured] = {}
+        self._batch: Measured | None = None
+        self._read: Measured | None = None
         self._curve: tuple[list[int], list[float]] | None = None
 
     def renew(self) -> None:
@@ -49,8 +48,8 @@ class ChainCosts:
         if unread > READING and not self._chain:
             # Nothing to tell the two apart by yet: a token read is taken for a tenth of one drafted.
             step = seconds / (deepest + _READ_SHARE * unread)
-            self._chain[deepest], self._read = Mean(step * deepest, self._now), Mean(_READ_SHARE * step, self._now)
-            self._stamps[deepest], self._curve = self._called, None
+            self._chain[deepest] = self._fed(None, step * deepest)
+            self._read, self._curve = self._fed(None, _READ_SHARE * step), None
             return
         over = seconds - self.chain(deepest) - self.batch * (drafts - deepest)
         if unread > READING:
@@ -58,23 +57,20 @@ class ChainCosts:
         elif drafts > deepest and deepest <= max(self._chain, default=0):
             self._batch = self._fed(self._batch, max(0.0, seconds - self.chain(deepest)) / (drafts - deepest))
         else:
-            if (mean := self._chain.get(deepest)) is not None:
-                mean.value *= self._plain.renewal(self._stamps[deepest])
-                mean.feed(min(seconds, OUTLIER * mean.value) if mean.value > 0 else seconds, self._now)
-            else:
-                self._chain[deepest] = Mean(seconds, self._now)
-            self._stamps[deepest], self._curve = self._called, None
+            mean = self._chain.get(deepest)
+            seconds = min(seconds, OUTLIER * mean.value) if mean and mean.value > 0 else seconds
+            self._chain[deepest], self._curve = self._fed(mean, seconds), None
 
     def record_read(self, tokens: int, seconds: float) -> None:
         """It read context alone: tokens, wall seconds."""
         self._now += 1
+        self._called = self._plain.stamp()
         self._read = self._fed(self._read, seconds / tokens)
 
     def chain(self, depth: int) -> float:
         """Seconds of drafting ``depth`` tokens for one stream."""
         if self._curve is None:
-            renewals = {depth: self._plain.renewal(stamp) for depth, stamp in self._stamps.items()}
-            points = {depth: (mean.value * renewals[depth], mean.weight) for depth, mean in self._chain.items()}
+            points = {depth: (mean.value, mean.weight) for depth, mean in self._chain.items()}
             self._curve = monotone({0: (0.0, 1.0), **points})
         deepest = self._curve[0][-1]
         timed = within(self._curve, depth) * (depth / deepest if depth > deepest > 0 else 1.0)
@@ -88,14 +84,14 @@ class ChainCosts:
     @property
     def read(self) -> float:
         """Seconds of reading one context token."""
-        return max(self.reported.read, self._read.value if self._read else 0.0)
+        return max(self._said(self.reported.read), self._read.value if self._read else 0.0)
 
     def _said(self, reported: float) -> float:
         """What the proposer reports; it measured that when it was called."""
         return reported * self._plain.renewal(self._called)
 
-    def _fed(self, mean: Mean | None, value: float) -> Mean:
+    def _fed(self, mean: Measured | None, value: float) -> Measured:
         if mean is None:
-            return Mean(value, self._now)
+            return Measured(self._plain, value, self._now)
         mean.feed(value, self._now)
         return mean

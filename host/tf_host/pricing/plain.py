@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tf_host.pricing.means import STALE, Mean
 
-__all__ = ["Plain", "Stamp"]
+__all__ = ["Measured", "Plain", "Stamp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +57,43 @@ class Plain:
         queued = max(self._means, key=lambda kind: self._means[kind].at)
         then = stamp.queued if queued else stamp.alone
         return self._means[queued].value / then if then > 0 else 1.0
+
+
+class Measured:
+    """A decayed mean that moves with the plain round while it is stale.
+
+    Args:
+        plain: the plain rounds.
+        value: its first measurement.
+        now: when, as ``Mean`` counts.
+    """
+
+    def __init__(self, plain: Plain, value: float, now: int) -> None:
+        self._plain = plain
+        self._mean = Mean(value, now)
+        self.stamp()
+
+    @property
+    def value(self) -> float:
+        """What it comes to now."""
+        return self._mean.value * self._plain.renewal(self._stamp)
+
+    @property
+    def at(self) -> int:
+        """When it was measured last."""
+        return self._mean.at
+
+    @property
+    def weight(self) -> float:
+        """How much was measured."""
+        return self._mean.weight
+
+    def feed(self, value: float, now: int) -> None:
+        """One measurement more; what is known moves from what it comes to now."""
+        self._mean.value = self.value
+        self._mean.feed(value, now)
+        self.stamp()
+
+    def stamp(self) -> None:
+        """It was measured when plain rounds took what they take now."""
+        self._stamp = self._plain.stamp()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_host.pricing.means import OUTLIER, Mean, monotone, within
-from tf_host.pricing.plain import Plain, Stamp
+from tf_host.pricing.plain import Measured, Plain
 from tf_plugins.rows import RowPlan
 
 __all__ = ["RoundCosts"]
@@ -34,9 +34,8 @@ class RoundCosts:
         self._plain = plain or Plain()
         self._now = 0
         self._lent: dict[int, float] = {}
-        self._seconds: dict[int, Mean] = {}
+        self._seconds: dict[int, Measured] = {}
         self._keys: dict[int, Mean] = {}
-        self._stamps: dict[int, Stamp] = {}
         self._spread = self._tilt = 0.0
         self._bases: list[float] | None = None
 
@@ -59,17 +58,18 @@ class RoundCosts:
         if abs(aside) < _APART and (expected := self.seconds(rows, bucket)) > 0:
             seconds = min(seconds, OUTLIER * expected)
         if mean is None or mean_keys is None:
-            self._seconds[width], self._keys[width] = Mean(seconds, self._now), Mean(keys, self._now)
+            self._seconds[width] = Measured(self._plain, seconds, self._now)
+            self._keys[width] = Mean(keys, self._now)
         else:
-            mean.value *= self._plain.renewal(self._stamps[width])
             if abs(aside) >= _APART:
                 self._spread += aside * aside - _SLOPE_DECAY * self._spread
                 self._tilt += aside * (seconds - mean.value) - _SLOPE_DECAY * self._tilt
             mean.feed(seconds, self._now)
             mean_keys.feed(keys, self._now)
         if rows == 1:
+            # Afterwards, or the round would count twice in its own width.
             self._plain.feed(seconds, queued=queued)
-        self._stamps[width] = self._plain.stamp()
+            self._seconds[width].stamp()
         self._bases = None
 
     def lend(self, rows: int, bucket: int, seconds: float) -> None:
@@ -93,11 +93,6 @@ class RoundCosts:
             for rows in range(streams, streams + drafts + 1)
         ]
 
-    def _base(self, width: int) -> float:
-        """A timed width's mean, less what its keys took."""
-        base = max(0.0, self._seconds[width].value - self._slope * self._keys[width].value)
-        return base if width == self._plan.padded(1) else base * self._plain.renewal(self._stamps[width])
-
     @property
     def _slope(self) -> float:
         return max(0.0, self._tilt / self._spread) if self._spread else 0.0
@@ -107,7 +102,10 @@ class RoundCosts:
 
     def _fit(self) -> list[float]:
         """Bases by real rows, 0 to the plan's top; that of no rows is 0."""
-        points = {timed: (self._base(timed), mean.weight) for timed, mean in self._seconds.items()}
+        points = {
+            timed: (max(0.0, mean.value - self._slope * self._keys[timed].value), mean.weight)
+            for timed, mean in self._seconds.items()
+        }
         points |= {lent: (base, 1.0) for lent, base in self._lent.items() if lent > max(points, default=0)}
         curve = monotone(points)
         self._bases = [0.0, *(within(curve, self._plan.padded(rows)) for rows in range(1, self._plan.top + 1))]

@@ -100,7 +100,7 @@ class Sampler:
             leaves: what is verified in the drafts' places; each stands after the drafts before its place.
         """
         unmasked = masks is None or all(mask is None for mask in masks)
-        if self._counts is None and self._bias is None and unmasked and self._whole:
+        if self._counts is None and self._bias is None and unmasked and self._needs_no_order:
             positions = [*range(position, position + len(drafts) + 1), *(position + 1 + leaf.place for leaf in leaves)]
             drawn = self._drawn(rows, positions)
             return WindowDraws(drawn, self._row_logprobs(rows, drawn))
@@ -118,7 +118,7 @@ class Sampler:
         return WindowDraws(draws, self._row_logprobs(rows, [draw.drawn for draw in draws]))
 
     @property
-    def _whole(self) -> bool:
+    def _needs_no_order(self) -> bool:
         """Whether a draw needs no order of the ids."""
         sampling = self._sampling
         return sampling.temperature == 0 or (sampling.top_p >= 1 and not 0 < sampling.top_k < self._drawer.vocab)

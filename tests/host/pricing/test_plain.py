@@ -58,8 +58,39 @@ def test_widths_and_chains_move_and_what_is_measured_again_does_not() -> None:
     rounds.record(4, 256, 0.13)
     assert 0.12 < rounds.seconds(4, 256) < 0.13  # from what it is now, not from what it was
     assert rounds.seconds(8, 256) == pytest.approx(0.15, rel=0.01)
+    assert rounds.seconds(1, 256) == pytest.approx(0.1, rel=0.01)
     chain.record((3,), 0, 0.03)
     chain.renew()
     assert chain.chain(3) == pytest.approx(0.06)  # what the proposer reports is of this call
     chain.reported = Costs()
     assert chain.chain(3) == pytest.approx(0.03, rel=0.01)
+
+
+def test_reading_and_further_streams_move_too() -> None:
+    plain = Plain()
+    chain = ChainCosts(plain)
+    plain.feed(0.3, queued=False)
+    chain.record((3,), 0, 0.09)
+    chain.record((3, 3), 0, 0.12)
+    chain.record_read(100, 0.6)
+    before = chain.batch, chain.read
+    plain.now = STALE
+    for _ in range(40):
+        plain.feed(0.1, queued=False)
+    assert (chain.batch, chain.read) == pytest.approx([each / 3 for each in before], rel=0.05)
+
+
+def test_a_plain_round_counts_once_in_its_own_width() -> None:
+    plain = Plain()
+    rounds = RoundCosts(PLAN, plain)
+    rounds.record(1, 256, 0.3)
+    for _ in range(STALE):
+        plain.now += 1
+        rounds.record(4, 256, 0.36)
+    alone = RoundCosts(PLAN)
+    alone.record(1, 256, 0.3)
+    for _ in range(STALE):
+        alone.record(4, 256, 0.36)
+    for costs in (rounds, alone):
+        costs.record(1, 256, 0.2)
+    assert rounds.seconds(1, 256) == alone.seconds(1, 256)
