@@ -150,8 +150,7 @@ class Drafting:
             DraftSample(
                 proposer=source.index,
                 offers=tuple(
-                    Offer(r.stream, source.index, len(d.tokens), tuple(map(len, d.alternatives)))
-                    for r, d in zip(requests, drafts, strict=True)
+                    Offer(r.stream, source.index, len(d.tokens)) for r, d in zip(requests, drafts, strict=True)
                 ),
                 unread=sum(views[request.stream].unread[source.index] for request in requests),
                 seconds=seconds,
