@@ -5,22 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import mlx.core as mx
 
 from tf_host.requests import Sampling
-from tf_host.sampling.noise import gumbel
+from tf_host.sampling.kept_noise import KeptNoise
 from tf_host.sampling.order import Ranking
 from tf_host.sampling.penalties import Counts
 
 _NUCLEUS = 1_024
 """Ids ranked for top-p at first; the whole row is ranked only where they hold too little (a sort costs ten times)."""
-
-_NOISES = 64
-"""Positions whose noise is kept: a drafter draws with it before the target does, and after a draft that did not stand
-both draw there again; four streams may do so in 16 places each. A row of it takes as long as a few operations on the
-logits (0.7 ms for 49,152 ids on a CPU)."""
 
 _COLDEST = 1e-6
 """Lowest temperature that values are divided by, so that they stay finite; below it the draw is greedy but for ties."""
@@ -67,11 +62,11 @@ class Drawer:
         self.vocab = vocab
         self.padded_vocab = padded_vocab
         self.ranking = Ranking(vocab)
-        self._kept = lru_cache(_NOISES)(partial(gumbel, padded_vocab))
+        self._noise = KeptNoise(padded_vocab)
 
     def noise(self, seed: int, position: int) -> mx.array:
         """The target's Gumbel noise ``[padded_vocab]`` float32 for the token drawn at ``position``."""
-        return self._kept(seed, position)
+        return self._noise.at(seed, position)
 
     def draw(
         self,
@@ -115,8 +110,7 @@ class Drawer:
         Each is what ``draw`` draws: the arithmetic is of single numbers, and exact for them at any shape.
         """
         logits = rows[:, : self.vocab].astype(mx.float32)
-        noise = mx.stack([self.noise(sampling.seed, position)[: self.vocab] for position in positions])
-        return _from_rows(logits, noise, sampling)
+        return _from_rows(logits, self._noise.of(sampling.seed, positions)[:, : self.vocab], sampling)
 
     def _nucleus(self, logits: mx.array, noise: mx.array, sampling: Sampling) -> Draw:
         total = mx.sum(_weights(logits, mx.max(logits), sampling))
@@ -151,7 +145,7 @@ class Drawer:
 
 def _from_rows(logits: mx.array, noise: mx.array, sampling: Sampling) -> mx.array:
     """Draws among all ids of the last axis, which need no order: min-p is a distance from the highest value."""
-    scores = logits / _divisor(sampling)
+    scores = logits / _divisor_of(sampling)
     noisy = scores + noise
     if sampling.min_p > 0.0:
         highest = mx.max(scores, axis=-1, keepdims=True)
@@ -161,6 +155,18 @@ def _from_rows(logits: mx.array, noise: mx.array, sampling: Sampling) -> mx.arra
 
 def _divisor(sampling: Sampling) -> float:
     return max(sampling.temperature, _COLDEST)
+
+
+def _divisor_of(sampling: Sampling) -> mx.array:
+    return _lone(_divisor(sampling))
+
+
+@lru_cache(64)
+def _lone(value: float) -> mx.array:
+    """A number ``[1]`` where a GPU has it at once: what it divides by would come from the host each time."""
+    made = mx.full((64,), value)[:1]
+    mx.eval(made)
+    return made
 
 
 def _weights(values: mx.array, highest: mx.array, sampling: Sampling) -> mx.array:

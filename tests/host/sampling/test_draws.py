@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.host.sampling import reference
 from tf_host.requests import Sampling
-from tf_host.sampling import Drawer
+from tf_host.sampling import Drawer, kept_noise, noise_key
 from tf_host.sampling import drawer as drawer_module
+from tf_host.sampling.noise import gumbel
 from tf_host.sampling.penalties import Counts
 
 LEVELS = [-4.0, -1.5, -0.5, -0.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0]
@@ -212,10 +213,27 @@ def test_a_vocabulary_must_fit_its_head() -> None:
             Drawer(vocab, padded)
 
 
-def test_noise_is_made_once_for_a_drafter_and_its_target() -> None:
+def test_noise_is_made_once_for_a_drafter_and_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def counted(vocab: int, seed: int, positions: range) -> mx.array:
+        made.extend(positions)
+        return gumbel(vocab, seed, positions)
+
+    monkeypatch.setattr(kept_noise, "gumbel", counted)
     drawer = Drawer(50, 64)
-    assert drawer.noise(3, 17) is drawer.noise(3, 17)
+    first = drawer.noise(3, 17)
+    drawer.draw_all(mx.zeros((3, 64)), Sampling(seed=3, temperature=0.7), [17, 18, 17])
+    assert made.count(17) == 1
     for position in range(100):  # and is not kept for long
         drawer.noise(3, position + 100)
-    again = drawer.noise(3, 17)
-    assert mx.array_equal(again, Drawer(50, 64).noise(3, 17)).item()
+    assert mx.array_equal(drawer.noise(3, 17), first).item()
+    assert made.count(17) == 2
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("positions", [[5], [5, 6], [6, 7, 8, 9], [14, 15, 16, 16, 17, 15], [40, 3, 4, 3, 8], [7, 7]])
+def test_noise_of_several_positions_is_that_of_each(positions: list[int]) -> None:
+    noise = kept_noise.KeptNoise(64)
+    each = [mx.maximum(mx.random.gumbel([64], key=noise_key(9, position)), -1e30) for position in positions]
+    assert mx.array_equal(noise.of(9, positions), mx.stack(each)).item()
