@@ -11,6 +11,6 @@ it is reached. Every array of a draw has a shape that the request alone decides,
 
 from tf_host.sampling.drawer import Draw, Drawer
 from tf_host.sampling.noise import noise_key
-from tf_host.sampling.sampler import Sampler, WindowDraws
+from tf_host.sampling.sampler import NotNumbers, Sampler, WindowDraws
 
-__all__ = ["Draw", "Drawer", "Sampler", "WindowDraws", "noise_key"]
+__all__ = ["Draw", "Drawer", "NotNumbers", "Sampler", "WindowDraws", "noise_key"]

@@ -13,28 +13,38 @@ from tf_host.sampling.logprobs import RowLogprobs
 from tf_host.sampling.penalties import Counts
 from tf_plugins.types import Leaf
 
+_NONE = -1
+
+
+class NotNumbers(ArithmeticError):
+    """Logits of which nothing can be drawn."""
+
 
 class WindowDraws:
     """The draws of one window's rows: evaluate ``arrays()``, then ask for the rows that stand, in order.
 
     Args:
         draws: one a row, or every row's token ``[rows]``.
+        sound: bool ``[rows]``, whether the logits that they were drawn from are numbers.
         logprobs: one a row, where they were asked for.
     """
 
-    def __init__(self, draws: Sequence[Draw] | mx.array, logprobs: Sequence[RowLogprobs] | None) -> None:
+    def __init__(
+        self, draws: Sequence[Draw] | mx.array, sound: mx.array, logprobs: Sequence[RowLogprobs] | None
+    ) -> None:
         self._draws = draws
+        if isinstance(draws, mx.array):
+            # One array, since each that is read takes a GPU a tenth of a millisecond.
+            self._told = mx.where(sound, draws.astype(mx.int32), _NONE)
+        else:
+            self._told = mx.where(sound, 0, _NONE)
         self._logprobs = logprobs
-        self._tokens: list[int] | None = None
+        self._read: list[int] | None = None
 
     def arrays(self) -> list[mx.array]:
         """What a round has to evaluate."""
-        arrays = (
-            [self._draws]
-            if isinstance(self._draws, mx.array)
-            else [array for draw in self._draws for array in draw.arrays()]
-        )
-        return arrays + [array for row in self._logprobs or () for array in row.arrays()]
+        drawn = [] if isinstance(self._draws, mx.array) else [array for draw in self._draws for array in draw.arrays()]
+        return [self._told, *drawn, *(array for row in self._logprobs or () for array in row.arrays())]
 
     def next_token(self) -> mx.array | None:
         """The only row's token as a lazy array ``[1]``, or ``None`` where it must be read first."""
@@ -44,12 +54,16 @@ class WindowDraws:
         return None if draw.settled is not None else draw.drawn.reshape(1)
 
     def token(self, row: int) -> int:
-        """The target's own token after the window's row ``row``."""
-        if not isinstance(self._draws, mx.array):
-            return self._draws[row].token()
-        tokens = self._tokens or cast(list[int], self._draws.tolist())
-        self._tokens = tokens
-        return tokens[row]
+        """The target's own token after the window's row ``row``.
+
+        Raises:
+            NotNumbers: its logits are none, as those of broken weights or of a failed forward.
+        """
+        told = self._read or cast(list[int], self._told.tolist())
+        self._read = told
+        if told[row] == _NONE:
+            raise NotNumbers("the model's logits are not numbers")
+        return told[row] if isinstance(self._draws, mx.array) else self._draws[row].token()
 
     def info(self, row: int, token: int, source: str) -> TokenInfo:
         """What the client is told of the token after row ``row``."""
@@ -103,7 +117,7 @@ class Sampler:
         if self._counts is None and self._bias is None and unmasked and self._needs_no_order:
             positions = [*range(position, position + len(drafts) + 1), *(position + 1 + leaf.place for leaf in leaves)]
             drawn = self._drawn(rows, positions)
-            return WindowDraws(drawn, self._row_logprobs(rows, drawn))
+            return WindowDraws(drawn, _sound(rows, drawn), self._row_logprobs(rows, drawn))
         before = [self._counts]
         for draft in drafts:
             before.append(before[-1] and before[-1].after([draft]))
@@ -115,7 +129,8 @@ class Sampler:
         for row, (behind, counts) in enumerate(stands):
             mask, place = None if masks is None else masks[row], position + behind
             draws.append(self._drawer.draw(rows[row], self._sampling, place, counts=counts, bias=self._bias, mask=mask))
-        return WindowDraws(draws, self._row_logprobs(rows, [draw.drawn for draw in draws]))
+        drawn = mx.stack([draw.drawn for draw in draws])
+        return WindowDraws(draws, _sound(rows, drawn), self._row_logprobs(rows, [draw.drawn for draw in draws]))
 
     @property
     def _needs_no_order(self) -> bool:
@@ -139,6 +154,12 @@ class Sampler:
         """Tokens that became part of the reply."""
         if self._counts is not None:
             self._counts = self._counts.after(tokens)
+
+
+def _sound(rows: mx.array, drawn: mx.array) -> mx.array:
+    """Bool ``[R]``: whether the logits of the ids ``drawn [R]`` are numbers; where a hidden state is not, none are."""
+    chosen = mx.take_along_axis(rows, drawn[:, None], axis=-1)[:, 0]
+    return chosen == chosen
 
 
 def _dense(sampling: Sampling, vocab: int) -> mx.array | None:

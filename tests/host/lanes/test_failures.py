@@ -69,6 +69,32 @@ def test_a_failed_round_ends_its_streams_and_the_next_request_works(late: bool) 
     assert len(model.caches) == 0
 
 
+def test_logits_that_are_no_numbers_end_their_stream_alone() -> None:
+    """As those of broken weights: no token comes of them, least of all the first id for ever."""
+    model = FakeModel()
+    lanes = make_lanes(model)
+    sinks = [Sink() for _ in range(2)]
+    for k, sink in enumerate(sinks):
+        lanes.submit(request([k], 30), sink)
+    for _ in range(4):
+        lanes.step()
+    verify = model.verify
+    model.verify = lambda windows: _broken(verify(windows))  # type: ignore[method-assign]
+    lanes.step()
+    model.verify = verify  # type: ignore[method-assign]
+    run(lanes)
+    assert sinks[0].failed.status == 500
+    assert sinks[1].tokens == naive(request([1], 30))[0]
+    said = lanes.snapshot().last_error
+    assert said is not None
+    assert "NotNumbers: the model's logits are not numbers" in said
+
+
+def _broken(logits: mx.array) -> mx.array:
+    """Of the first stream."""
+    return mx.where(mx.arange(logits.shape[0])[:, None] == 0, mx.nan, logits)
+
+
 def _raise(windows: Any) -> None:
     raise RuntimeError("planted")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.host.sampling import reference
 from tf_host.requests import Sampling
-from tf_host.sampling import Drawer, Sampler
+from tf_host.sampling import Drawer, NotNumbers, Sampler
 from tf_plugins.types import Leaf
 
 VOCAB, PADDED = 300, 320
@@ -184,3 +184,17 @@ def test_bits_of_a_row_do_not_depend_on_the_rows_beside_it(kind: str) -> None:
     else:  # another path, so other draws; the logprobs are of the row alone
         token = alone.token(0)
         assert alone.info(0, token, "x") == beside.info(9, token, "x")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_that_are_no_numbers_give_no_token(kind: str) -> None:
+    logits = rows(4)
+    broken = mx.where(mx.arange(4)[:, None] == 2, mx.array(mx.nan, mx.bfloat16), logits)
+    sampler = Sampler(Drawer(VOCAB, PADDED), Sampling(seed=1, **KINDS[kind]), [1])
+    sound, draws = sampler.window(logits, 1, (2, 3, 4)), sampler.window(broken, 1, (2, 3, 4))
+    mx.eval(draws.arrays(), sound.arrays())
+    for row in (0, 1, 3):
+        assert draws.token(row) == sound.token(row)
+    with pytest.raises(NotNumbers, match="not numbers"):
+        draws.token(2)
+    assert 0 <= sound.token(2) < VOCAB
