@@ -5,6 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from tf_llama.rows.cuda import plan
+from tf_llama.rows.cuda.kernels import Normed
 from tf_llama.rows.cuda.processor import Processor
 
 H200 = Processor(major=9, multiprocessors=132, shared=232_448)
@@ -20,8 +21,10 @@ class ReferenceKernels:
     def slices(self, depth: int) -> int | None:
         return plan.slices(depth, self._device.shared)
 
-    def linear(self, rows: mx.array, weight: mx.array) -> mx.array:
-        return self.parts(rows, weight).sum(axis=0).astype(rows.dtype)
+    def linear(self, rows: mx.array, scale: mx.array, weight: mx.array) -> mx.array:
+        assert scale.shape == rows.shape[:1]
+        assert scale.dtype == mx.float32
+        return (self.parts(rows, weight).sum(axis=0) * scale[:, None]).astype(rows.dtype)
 
     def parts(self, rows: mx.array, weight: mx.array) -> mx.array:
         count = self.slices(weight.shape[1])
@@ -31,15 +34,19 @@ class ReferenceKernels:
         pieces = zip(mx.split(rows, count, axis=1), mx.split(weight, count, axis=1), strict=True)
         return mx.stack([some @ part.T for some, part in pieces])
 
-    def gated(self, rows: mx.array, weight: mx.array) -> mx.array:
+    def gated(self, rows: mx.array, scale: mx.array, weight: mx.array) -> mx.array:
         assert self.slices(weight.shape[1]) == 1
-        gate, up = mx.split(self.parts(rows, weight)[0], 2, axis=-1)
+        gate, up = mx.split(self.parts(rows, weight)[0] * scale[:, None], 2, axis=-1)
         return (gate * mx.sigmoid(gate) * up).astype(rows.dtype)
 
-    def add_and_norm(self, rows: mx.array, parts: mx.array, weight: mx.array) -> tuple[mx.array, mx.array]:
+    def norm(self, rows: mx.array, weight: mx.array) -> Normed:
+        wide = rows.astype(mx.float32)
+        return rows * weight, mx.rsqrt(mx.mean(wide * wide, axis=-1) + self._eps)
+
+    def add_and_norm(self, rows: mx.array, parts: mx.array, weight: mx.array) -> tuple[mx.array, Normed]:
         assert parts.shape[1:] == rows.shape
         summed = (rows.astype(mx.float32) + parts.sum(axis=0)).astype(rows.dtype)
-        return summed, mx.fast.rms_norm(summed, weight, self._eps)
+        return summed, self.norm(summed, weight)
 
     def rotate(self, asked: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
         assert angles.shape == (asked.shape[0], self._size)

@@ -68,9 +68,10 @@ def test_a_product_is_right_and_does_not_know_its_neighbours(outputs: int, depth
     rows, weight = random(ROWS, depth, seed=1), random(outputs, depth, seed=2) * 0.05
     compute = kernels()
     wanted = rows.astype(mx.float32) @ weight.astype(mx.float32).T
-    assert off(compute.linear(rows, weight), wanted) < NEAR
+    scale = mx.random.uniform(0.5, 2, (ROWS,), key=mx.random.key(3))
+    assert off(compute.linear(rows, scale, weight), wanted * scale[:, None]) < NEAR
     assert off(compute.parts(rows, weight).sum(axis=0), wanted) < NEAR / 100
-    assert widths_agree(lambda some: compute.linear(some, weight), rows)
+    assert widths_agree(lambda some: compute.linear(some, mx.ones(some.shape[0]), weight), rows)
     assert widths_agree(lambda some: compute.parts(some, weight).swapaxes(0, 1), rows)
 
 
@@ -85,8 +86,8 @@ def test_a_gated_product(width: int, depth: int) -> None:
     both = rows.astype(mx.float32) @ weight.astype(mx.float32).T
     gate, up = mx.split(both, 2, axis=-1)
     compute = kernels()
-    assert off(compute.gated(rows, weight), gate * mx.sigmoid(gate) * up) < NEAR
-    assert widths_agree(lambda some: compute.gated(some, weight), rows)
+    assert off(compute.gated(rows, mx.ones(ROWS), weight), gate * mx.sigmoid(gate) * up) < NEAR
+    assert widths_agree(lambda some: compute.gated(some, mx.ones(some.shape[0]), weight), rows)
 
 
 @pytest.mark.parametrize("width", [64, 576, 5_120, 16_384])
@@ -95,13 +96,18 @@ def test_a_sum_and_its_norm(width: int, slices: int) -> None:
     rows, weight = random(ROWS, width, seed=5), random(width, seed=6)
     parts = mx.random.normal((slices, ROWS, width), key=mx.random.key(7))
     compute = kernels()
-    summed, normed = compute.add_and_norm(rows, parts, weight)
+    summed, (normed, scale) = compute.add_and_norm(rows, parts, weight)
     wanted = rows.astype(mx.float32) + parts.sum(axis=0)
     assert off(summed, wanted) < NEAR
-    assert off(normed, mx.fast.rms_norm(summed.astype(mx.float32), weight.astype(mx.float32), 1e-5)) < NEAR
-    alone = compute.add_and_norm(rows[3:4], parts[:, 3:4], weight)
-    assert same(alone[0], summed[3:4])
-    assert same(alone[1], normed[3:4])
+    wanted = mx.fast.rms_norm(summed.astype(mx.float32), weight.astype(mx.float32), 1e-5)
+    assert off(normed * scale[:, None], wanted) < NEAR
+    alone, (its, by) = compute.add_and_norm(rows[3:4], parts[:, 3:4], weight)
+    assert same(alone, summed[3:4])
+    assert same(its, normed[3:4])
+    assert same(by, scale[3:4])
+    again, factor = compute.norm(summed, weight)
+    assert same(again, normed)
+    assert same(factor, scale)
 
 
 def attended(queries: mx.array, cache: mx.array, places: list[int]) -> mx.array:

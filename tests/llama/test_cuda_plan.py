@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from tests.llama.tiny import LLAMA3, both, checkpoint, config, ids, load, read
 from tf_llama.config import LlamaConfig
 from tf_llama.model import LlamaModel
 from tf_llama.rows import forms
+from tf_llama.rows.cache import Layout, LlamaCache
 from tf_llama.rows.cuda import compiling, plan
 from tf_llama.rows.cuda import form as cuda_form
 from tf_llama.rows.cuda.form import CudaForm, fits
+from tf_llama.rows.cuda.layout import RowsLayout
 from tf_llama.rows.cuda.trial import what_is_off
 from tf_llama.rows.gpu import GpuForm
+from tf_llama.rows.span import Span
 from tf_plugins.types import Device, Leaf, Window
 
 CPU = Device("cpu", "cpu", "cpu", dtype="float32", compiled=False)
@@ -41,6 +45,44 @@ def test_a_block_keeps_its_slice_of_the_rows(depth: int) -> None:
 def test_a_depth_that_does_not_divide_has_no_slices() -> None:
     assert plan.slices(40, H200.shared) is None
     assert plan.slices(32, 16_384) is None  # no room for one run
+
+
+@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("depth", [576, 1_536, 4_096, 5_120])
+@pytest.mark.parametrize("rows", plan.WIDTHS)
+def test_a_whole_forward_uses_the_memory_that_there_is(rows: int, depth: int, size: int) -> None:
+    whole = plan.whole(rows, depth, size, H200.shared)
+    assert whole is not None
+    stage = 2 * 32 * (size * 2 + 16)  # keys and values
+    ring = 8 * (rows * 20 * 4 + whole.ahead * 16 * plan.RUN * 2)
+    assert ring + max(rows * (depth * 2 + 16), whole.stages * stage) <= whole.memory
+    assert whole.memory + 768 <= H200.shared
+    assert whole.stages >= 2
+    assert whole.ahead >= plan.AHEAD
+    assert plan.whole(rows, 12_000, size, H200.shared) is None or rows == 8
+
+
+def test_a_rows_layout_says_where_every_row_is() -> None:
+    kept = Layout(1, 2, 64, mx.bfloat16)
+    caches = [LlamaCache(kept, capacity) for capacity in (600, 90)]
+    caches[0].length, caches[1].length = 510, 64
+    spans = [Span(caches[0], 6, 600, (0, 2)), Span(caches[1], 1, 90)]
+    layout = RowsLayout.of(spans, [11, 12, 13, 14, 15, 16, 17])
+    assert len(layout.packed) == RowsLayout.BYTES
+    numbers = struct.unpack("<2i" + "2i4h" * 16 + "16i16i16b16i", layout.packed)
+    splits = [plan.splits(514), plan.splits(65)]
+    assert numbers[:2] == (7, sum(splits) + 2)
+    assert numbers[2:8] == (600, 0, 0, 6, 2, splits[0])
+    assert numbers[8:14] == (90, 6 * splits[0], 6, 1, 0, splits[1])
+    assert not any(numbers[14:98])
+    positions, places, streams, tokens = (numbers[98 + at : 114 + at] for at in range(0, 64, 16))
+    assert positions[:7] == (510, 511, 512, 513, 511, 513, 64)  # a leaf stands where the draft does
+    assert places[:7] == (510, 511, 512, 513, 514, 515, 64)
+    assert streams[:7] == (0, 0, 0, 0, 0, 0, 1)
+    assert tokens[:7] == (11, 12, 13, 14, 15, 16, 17)
+    assert layout.sums == 6 * splits[0] + splits[1]
+    unknown = struct.unpack("<2i" + "2i4h" * 16 + "16i16i16b16i", RowsLayout.of(spans, None).packed)
+    assert unknown[-16:-9] == (-1,) * 7
 
 
 def test_splits_cover_every_key_once() -> None:
@@ -188,7 +230,7 @@ def test_a_deep_product_is_summed_from_slices(tmp_path: Path, monkeypatch: pytes
     compare(model, load_model(tmp_path)[0])
 
 
-@pytest.mark.parametrize("function", ["linear", "parts", "gated", "add_and_norm", "rotate", "attend"])
+@pytest.mark.parametrize("function", ["linear", "parts", "gated", "norm", "add_and_norm", "rotate", "attend"])
 def test_kernels_that_compute_otherwise_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, function: str
 ) -> None:
@@ -198,9 +240,12 @@ def test_kernels_that_compute_otherwise_are_left_out(
     assert what_is_off(whole.rows.form, GpuForm(parsed(), whole.rows.form._rope, mx.bfloat16), whole.rows.weights) == ""  # type: ignore[attr-defined]
     right = getattr(ReferenceKernels, function)
 
+    def scaled(found: Any) -> Any:
+        return tuple(map(scaled, found)) if isinstance(found, tuple) else found * 1.1
+
     def wrong(*given: Any) -> Any:
         found = right(*given)
-        return tuple(part * 1.1 for part in found) if isinstance(found, tuple) else found * 1.1
+        return scaled(found)
 
     monkeypatch.setattr(ReferenceKernels, function, wrong)
     model = load(tmp_path, CUDA)

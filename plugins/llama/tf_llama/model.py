@@ -12,8 +12,9 @@ import mlx.core as mx
 
 from tf_llama.loading import load_module
 from tf_llama.rows.cache import Layout, LlamaCache, LlamaState
-from tf_llama.rows.forms import choose
-from tf_llama.rows.forward import Rows, Span
+from tf_llama.rows.forms import choose, whole
+from tf_llama.rows.forward import Rows
+from tf_llama.rows.span import Span
 from tf_llama.rows.weights import pack
 from tf_plugins import RowPlan
 from tf_plugins.types import Cache, Checkpoint, Device, Leaf, Progress, State, TileCheck, WidthCheck, Window
@@ -34,7 +35,9 @@ def load_rows(checkpoint: Checkpoint, device: Device, progress: Progress) -> tup
     rope = module.model.layers[0].self_attn.rope
     weights = pack(module, dtype, progress)
     form, kernels = choose(config, rope, weights, device)
-    return Rows(weights, form, device.compiled), Layout(config.layers, config.kv_heads, config.head_dim, dtype), kernels
+    rows, layout = Rows(weights, form, device.compiled), Layout(config.layers, config.kv_heads, config.head_dim, dtype)
+    rows.whole = whole(config, rows, layout)
+    return rows, layout, kernels
 
 
 class LlamaModel:
@@ -80,13 +83,14 @@ class LlamaModel:
 
     def make_cache(self, tokens: int) -> LlamaCache:
         """A cache for ``tokens`` positions, evaluated."""
+        self.rows.recover()  # a request begins, and a forward that is under way is waited for at most this once
         return LlamaCache(self.layout, self.plan.capacity(tokens))
 
     def prefill(self, cache: Cache, tokens: Sequence[int]) -> None:
         """Read one chunk of the prompt plan at ``cache.length``."""
         cache = _own(cache)
         end = cache.length + len(tokens)
-        padded = self._padded(tokens, self.plan.chunk_padded(len(tokens)))
+        padded = mx.array(self._padded(tokens, self.plan.chunk_padded(len(tokens))))
         self.rows.read(padded, Span(cache, len(tokens), self.plan.bucket(end - 1)))
         mx.eval(cache.layers)
         cache.length = end
@@ -99,16 +103,17 @@ class LlamaModel:
         """
         spans = [self._span(window) for window in windows]
         count = sum(span.rows for span in spans)
+        tokens: mx.array | Sequence[int]
         if any(isinstance(window.tokens, mx.array) for window in windows):
             if any(window.leaves for window in windows):
                 raise ValueError("leaves beside pending tokens that are not known yet")
-            tokens = mx.concatenate([mx.array(window.tokens).astype(mx.int32) for window in windows])
-            padding = mx.broadcast_to(tokens[-1:], (self.plan.padded(count) - count,))
-            padded = mx.concatenate([tokens, padding])
+            pending = mx.concatenate([mx.array(window.tokens).astype(mx.int32) for window in windows])
+            padding = self.plan.padded(count) - count
+            tokens = mx.concatenate([pending, mx.broadcast_to(pending[-1:], (padding,))]) if padding else pending
         else:
             known = [token for w in windows for token in (*w.tokens, *(leaf.token for leaf in w.leaves))]
-            padded = self._padded(known, self.plan.padded(count))
-        logits = self.rows.decode(padded, spans, self.plan.tile)
+            tokens = self._padded(known, self.plan.padded(count))
+        logits = self.rows.decode(tokens, spans, self.plan.tile)
         return logits if logits.shape[0] == count else logits[:count]
 
     @property
@@ -182,7 +187,7 @@ class LlamaModel:
     def _warm_attention(self, rung: int) -> None:
         # CUDA builds a graph, in 40 ms, for every pair of a cache length and a bucket. All layers share it.
         cache = LlamaCache(replace(self.layout, layers=1), self.plan.capacity(rung))
-        tokens = self._padded([0], self.plan.padded(1))
+        tokens = mx.array(self._padded([0], self.plan.padded(1)))
         for edge in self.plan.edges:
             if edge <= rung:
                 cache.length = edge - 1
@@ -207,9 +212,9 @@ class LlamaModel:
         return Span(cache, rows, keys, leaves)
 
     @staticmethod
-    def _padded(tokens: Sequence[int], width: int) -> mx.array:
+    def _padded(tokens: Sequence[int], width: int) -> list[int]:
         # The last token once more: a padding row computes what the last row does.
-        return mx.array([*tokens, *[tokens[-1]] * (width - len(tokens))])
+        return [*tokens, *[tokens[-1]] * (width - len(tokens))]
 
 
 def _own(cache: Cache) -> LlamaCache:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from tf_llama.rows.cache import LlamaCache
-from tf_llama.rows.forward import Span, Watch
+from tf_llama.rows.forward import Watch
+from tf_llama.rows.span import Span
 
 if TYPE_CHECKING:
     from tf_llama.model import LlamaModel

@@ -41,6 +41,7 @@ class LlamaCache:
     Attributes:
         length: valid positions. Rows past it are stale but finite.
         layers: one array a layer, ``[2 kv heads, capacity, head size]``, keys first: one write a layer serves both.
+        addresses: where those lie, for kernels that ask so; ``None`` once MLX has written one, maybe elsewhere.
     """
 
     def __init__(self, layout: Layout, capacity: int) -> None:
@@ -48,6 +49,7 @@ class LlamaCache:
         self.layout = layout
         shape = (2 * layout.kv_heads, capacity, layout.head_dim)
         self.layers = [mx.zeros(shape, dtype=layout.dtype) for _ in range(layout.layers)]
+        self.addresses: mx.array | None = None
         mx.eval(self.layers)
 
     @property
@@ -71,6 +73,7 @@ class LlamaCache:
         In place where no view of the layer's array is held.
         """
         # A start that is known takes one kernel on a GPU, 2 us; one read from an array takes three, 35 us.
+        self.addresses = None
         held = self.layers[layer]
         held[:, start : start + rows.shape[0]] = rows.swapaxes(0, 1)
         return held
@@ -128,6 +131,7 @@ class LlamaState:
         if cache.length:
             raise ValueError(f"a state is restored into a fresh cache, and this one holds {cache.length} positions")
         cache.fits(0, self.length)
+        cache.addresses = None
         start = mx.array([0])
         for layer in range(len(cache.layers)):
             cache.layers[layer] = mx.slice_update(cache.layers[layer], self.rows[layer], start, (1,))

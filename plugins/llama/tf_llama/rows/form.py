@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import mlx.core as mx
 
 from tf_llama.rows.weights import Linear, linear
 
-__all__ = ["Form", "Products", "Taps"]
+__all__ = ["Form", "Normed", "Products", "Taps"]
+
+Normed = Any
+"""The norm of rows, in whatever state the form's own ``linear`` and ``gated`` take it: mostly an array ``[R, D]``."""
 
 Taps = tuple[mx.array, ...]
 """Numbers inside a block that the probe compares too. They exist anyway; serving drops them."""
@@ -34,7 +37,7 @@ class Form(Protocol):
     def takes_leaves(self, tile: int) -> bool:
         """Whether rows at positions of other rows attend exactly, at so many queries a call."""
 
-    def norm(self, rows: mx.array, weight: mx.array) -> mx.array:
+    def norm(self, rows: mx.array, weight: mx.array) -> Normed:
         """RMS norm of ``rows [R, D]``."""
 
     def angles(self, positions: Sequence[int]) -> mx.array:
@@ -43,17 +46,17 @@ class Form(Protocol):
     def rotate(self, rows: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
         """Split ``[R, (H + 2 K) S]`` into rotated queries ``[R, H, S]``, and ``[R, 2 K, S]``: rotated keys, values."""
 
-    def linear(self, rows: mx.array, weights: Linear) -> mx.array:
-        """``rows [R, in]`` through a linear layer, ``[R, out]``."""
+    def linear(self, rows: Normed, weights: Linear) -> mx.array:
+        """Normed ``rows [R, in]`` through a linear layer, ``[R, out]``."""
 
     def partial(self, rows: mx.array, weights: Linear) -> mx.array:
-        """The same, in whatever state ``add_and_norm`` takes it."""
+        """The same of rows as they are, in whatever state ``add_and_norm`` takes it."""
 
-    def add_and_norm(self, rows: mx.array, part: mx.array, weight: mx.array) -> tuple[mx.array, mx.array]:
+    def add_and_norm(self, rows: mx.array, part: mx.array, weight: mx.array) -> tuple[mx.array, Normed]:
         """``rows [R, D]`` plus what ``partial`` returned, and the RMS norm of the sum."""
 
-    def gated(self, rows: mx.array, weights: Linear) -> tuple[mx.array, Taps]:
-        """``silu(gate) * up`` of ``rows [R, D]`` through gate over up, ``[R, F]``."""
+    def gated(self, rows: Normed, weights: Linear) -> tuple[mx.array, Taps]:
+        """``silu(gate) * up`` of normed ``rows [R, D]`` through gate over up, ``[R, F]``."""
 
     def mask(self, positions: Sequence[int], keys: int, tile: int, leaves: Sequence[int] = ()) -> mx.array:
         """What ``attend`` needs to know of one stream's rows over ``keys`` keys: their mask, in whole tiles.

@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import mlx.core as mx
 
-from tf_llama.rows.cache import LlamaCache
 from tf_llama.rows.form import Form, Taps
+from tf_llama.rows.span import Span
 from tf_llama.rows.weights import Layer, Weights
 
-__all__ = ["Rows", "Span", "Watch"]
+__all__ = ["Rows", "Watch", "Whole"]
+
+_LOG = logging.getLogger(__name__)
 
 Watch = Callable[[mx.array, mx.array, mx.array, mx.array], None]
 """Told of every layer ``rows, queries, written, attended``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Consecutive rows of one stream in a forward, from its cache's length on; behind them its leaves.
+class Whole(Protocol):
+    """A decode forward as one operation, with the bits of the form's own operations."""
 
-    Attributes:
-        cache: the stream's cache.
-        rows: how many, leaves included.
-        keys: length of the key view that they attend over.
-        leaves: for each leaf, the row before it: 0 for one that stands where the second row does.
-    """
-
-    cache: LlamaCache
-    rows: int
-    keys: int
-    leaves: tuple[int, ...] = ()
+    most: int
+    """Rows that it takes at most."""
 
     @property
-    def positions(self) -> list[int]:
-        """Absolute positions of the rows."""
-        start, row = self.cache.length, self.rows - len(self.leaves)
-        return [*range(start, start + row), *(start + 1 + before for before in self.leaves)]
+    def lost(self) -> bool:
+        """Whether it failed, so that its last logits are no numbers; waits for the last forward."""
 
-    @property
-    def places(self) -> range:
-        """Where the cache holds the leaves."""
-        end = self.cache.length + self.rows
-        return range(end - len(self.leaves), end)
+    def __call__(self, tokens: mx.array | Sequence[int], spans: Sequence[Span]) -> mx.array:
+        """What ``Rows.decode`` returns for so many tokens as the spans have rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +69,29 @@ class Rows:
         form: the device's form of each operation.
         compiled: whether the functions between attentions go through ``mx.compile``. Layers share one compiled
             function a width, because their weights are arguments.
+
+    Attributes:
+        whole: what decodes in place of those functions where it can.
     """
 
     def __init__(self, weights: Weights, form: Form, compiled: bool) -> None:
         self.weights = weights
         self.form = form
+        self.whole: Whole | None = None
 
         self.first = mx.compile(self._first) if compiled else self._first
         self.between = mx.compile(self._between) if compiled else self._between
         self.last: Callable[..., mx.array] = mx.compile(self._last) if compiled else self._last
 
-    def decode(self, tokens: mx.array, spans: Sequence[Span], tile: int, watch: Watch | None = None) -> mx.array:
+    def decode(
+        self, tokens: mx.array | Sequence[int], spans: Sequence[Span], tile: int, watch: Watch | None = None
+    ) -> mx.array:
         """Logits ``[W, vocab]`` of the rows of all spans, and of padding rows; lazy. Writes the caches.
 
         Args:
-            tokens: ``[W]`` ids, at least as many as the spans have rows. What is past them is padding and computes
-                what the last row does. They may be lazy, so that steps can be chained without reading them back.
+            tokens: ``W`` ids, at least as many as the spans have rows. What is past them is padding and computes
+                what the last row does. As an array ``[W]`` they may be lazy, so that steps can be chained without
+                reading them back.
             spans: the streams' rows, in the order of ``tokens``.
             tile: attention queries a call.
             watch: told what every layer computes.
@@ -103,11 +99,17 @@ class Rows:
         Raises:
             CacheOverflow: a write would pass a cache's end; nothing was written.
         """
-        parts, angles = self._plan(tokens.shape[0], spans, tile, self.form.pads_writes)
+        width, whole = len(tokens), self.whole if watch is None else None
+        if whole is not None and max(width, tile) <= whole.most and width == sum(span.rows for span in spans):
+            for span in spans:
+                span.cache.fits(span.cache.length, span.rows)
+            return whole(tokens, spans)
+        tokens = tokens if isinstance(tokens, mx.array) else mx.array(tokens)
+        parts, angles = self._plan(width, spans, tile, self.form.pads_writes)
         layers = self.weights.layers
         rows, queries, written, _ = self.first(tokens, angles, self.weights.table, layers[0])
         for at, layer in enumerate(layers):
-            attended = self._attend(at, queries, written, parts, tokens.shape[0])
+            attended = self._attend(at, queries, written, parts, width)
             if watch is not None:
                 watch(rows, queries, written, attended)
             if layer is layers[-1]:
@@ -131,6 +133,12 @@ class Rows:
             attended = self._attend(at, queries, written, parts, width)
             rows, queries, written, _ = self.between(rows, attended, angles, layer, following)
         self._write(len(layers) - 1, written, parts)
+
+    def recover(self) -> None:
+        """Go on without the whole forward where it failed; waits for the last one."""
+        if self.whole is not None and self.whole.lost:
+            _LOG.error("blocks of a forward waited a second for one another: forwards go operation by operation now")
+            self.whole = None
 
     def attend_once(self, tokens: mx.array, spans: Sequence[Span], tile: int) -> mx.array:
         """What ``decode`` computes up to its first attention, ``[W, H S]``; lazy. Writes the first layer alone."""

@@ -36,12 +36,12 @@ __device__ __forceinline__ void run_layer(State<S>& s, int layer, bool drawing, 
 }
 
 // Blocks of THREADS threads, one a multiprocessor. Dynamic shared memory: `memory` of plan.py.
-// schedule: passes and steps, STREAMS times (base, first row of noise or -1), then pass after pass how many rows it has and
-// ROWS of them. scales [STREAMS]: 1 / temperature. turns [64], zeros. tokens [STREAMS, steps, BEST] and, after them, whether the
-// chain was given up.
+// sent: STREAMS times 1 / temperature, as float32; passes and steps; STREAMS times (base, first row of noise or -1); then
+// pass after pass how many rows it has and ROWS of them. turns [64], zeros. tokens [STREAMS, steps, BEST] and, after them,
+// whether the chain was given up.
 template <int L, int H, int HEADS, int KV, int SIZE, int I, int V, int ROWS, int TAIL>
-__device__ __forceinline__ void draft_chain(const int* schedule, const float* scales, const float* frequencies,
-                                            const float* noise, const int* turns, const float* eps, const Weights& weights,
+__device__ __forceinline__ void draft_chain(const int* sent, const float* frequencies, const float* noise,
+                                            const int* turns, const float* eps, const Weights& weights,
                                             const bf16* const (&caches)[STREAMS], const int (&capacities)[STREAMS],
                                             bf16* const (&written)[STREAMS], const Scratch& scratch, int* tokens) {
   using S = Shape<L, H, HEADS, KV, SIZE, I, V, ROWS, TAIL>;
@@ -52,6 +52,8 @@ __device__ __forceinline__ void draft_chain(const int* schedule, const float* sc
   __shared__ int drafts[STREAMS], drawing[STREAMS], drawn;
   unsigned* meeting = reinterpret_cast<unsigned*>(const_cast<int*>(turns));  // zeros that nobody else has
   unsigned due = 0;
+  const float* scales = reinterpret_cast<const float*>(sent);
+  const int* schedule = sent + STREAMS;
   const int passes = schedule[0], steps = schedule[1];
 #pragma unroll
   for (int n = 0; n < STREAMS; ++n)

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from tf_llama.drafter.gpu_form import GpuForm
 from tf_llama.drafter.weights import Layer, Linear
-from tf_llama.rows.cuda.form import turned
+from tf_llama.rows.cuda.turns import Turns
 
 __all__ = ["CudaForm", "Stacks"]
 
@@ -44,7 +44,7 @@ class CudaForm(GpuForm):
 
     def frequencies(self) -> mx.array:
         """Float32 ``[head size / 2]``: the angles of position 1, whatever scaling the rope has; all are below pi."""
-        cosines, sines = mx.split(turned(self._rope, [1], self._size)[0], 2)
+        cosines, sines = mx.split(Turns(self._rope, self._size).up_to(1)[1], 2)
         return mx.arctan2(sines, cosines)
 
     def _layers(self, blocks: list[Any]) -> tuple[Layer, ...]:

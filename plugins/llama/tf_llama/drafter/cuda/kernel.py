@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,8 @@ from tf_llama.config import LlamaConfig
 from tf_llama.drafter.cuda import plan
 from tf_llama.drafter.cuda.form import Stacks
 from tf_llama.drafter.cuda.schedule import Row
-from tf_llama.rows.cuda.compiling import COMMON, Kernel, constants, digest, text
+from tf_llama.rows.cuda.compiling import COMMON, Kernel, bounds, constants, digest, text
+from tf_llama.rows.cuda.mailbox import Mailbox, number
 from tf_llama.rows.cuda.processor import Processor
 
 __all__ = ["DraftKernel", "Given"]
@@ -30,7 +32,7 @@ _FILES = (
 _CONSTANTS = ("STREAMS", "BEST", "FIELDS", "WARPS", "AHEAD", "MOST_PARTS")
 _PLACES = range(plan.STREAMS)
 _INPUTS = (
-    *("schedule", "scales", "frequencies", "noise", "turns", "eps"),
+    *("schedule", "frequencies", "noise", "turns", "eps"),
     *("table", "attend_norms", "attend", "output", "mlp_norms", "gate_up", "down", "norm", "head"),
     *(f"cache{at}" for at in _PLACES),
 )
@@ -44,15 +46,11 @@ const ::tf::Scratch scratch{hidden, queries, sums, shares, inner, best};
 const ::tf::bf16* const caches[] = {cache0, cache1, cache2, cache3};
 const int capacities[] = {cache0_shape[1], cache1_shape[1], cache2_shape[1], cache3_shape[1]};
 ::tf::bf16* const written[] = {written0, written1, written2, written3};
-::tf::draft_chain<L, H, HEADS, KV, SIZE, I, V, ROWS, TAIL>(schedule, scales, frequencies, noise, turns, eps, weights,
-                                                          caches, capacities, written, scratch, tokens);
+::tf::draft_chain<L, H, HEADS, KV, SIZE, I, V, ROWS, TAIL>(schedule, frequencies, noise, turns, eps, weights, caches,
+                                                          capacities, written, scratch, tokens);
 """
-_BOUNDS = f"""
-#undef __global__
-#define __global__ __launch_bounds__({plan.WARPS * 32}) __attribute__((global))
-"""
-"""How large a block is, which MLX's kernels do not say: NVRTC 13.5 then takes 174 registers a thread, where a block of
-this size has 170 for each; told so, it takes 150 (13.0 and 13.2: 142 to 150 either way)."""
+_SCHEDULE = 2_048
+"""Numbers of a schedule that go through a mailbox: 24 passes of 16 rows and more."""
 
 _TURNS = 64
 """Numbers, of which the kernel uses two, in lines of their own."""
@@ -90,8 +88,9 @@ class DraftKernel:
         self._blocks, self._config = device.multiprocessors, config
         self._weights, self._ids, self._frequencies = stacks.arrays(), stacks.head.shape[0], frequencies
         self._kernel = _compiled(plan.memory(config, self.rows))
-        self._eps, self._silent = mx.array([config.eps]), mx.zeros((1, 1))
-        mx.eval(self._eps, self._silent, self._frequencies)
+        self._eps = self._silent = number(config.eps)
+        self._mailbox = Mailbox(_SCHEDULE)
+        mx.eval(self._frequencies)
 
     def __call__(self, passes: Sequence[Sequence[Row]], streams: Sequence[Given]) -> tuple[mx.array, list[mx.array]]:
         """Drafts of up to ``plan.STREAMS`` streams.
@@ -116,7 +115,6 @@ class DraftKernel:
         missing = plan.STREAMS - len(streams)
         caches = [stream.cache for stream in streams] + [streams[0].cache] * missing
         noise = [stream.noise for stream in streams if stream.noise is not None]
-        scales = [1 / stream.temperature if stream.temperature else 0.0 for stream in streams] + [0.0] * missing
         lanes, size = config.layers * 2 * config.kv_heads, config.head_dim
         attended = (plan.MOST_PARTS, rows, config.heads)
         shapes = [
@@ -131,8 +129,7 @@ class DraftKernel:
         threads = plan.WARPS * 32
         found = self._kernel(
             inputs=[
-                mx.array(_schedule(passes, steps, streams, rows), mx.int32),
-                mx.array(scales),
+                self._sent(_schedule(passes, steps, streams, rows)),
                 self._frequencies,
                 mx.concatenate(noise) if noise else self._silent,
                 mx.zeros((_TURNS,), mx.int32),  # the kernel counts in them, so they are its own
@@ -148,6 +145,12 @@ class DraftKernel:
         )
         return found[0], found[-plan.STREAMS :][: len(streams)]
 
+    def _sent(self, schedule: bytes) -> mx.array:
+        """On the device; each launch is read back before the next, so slots may be filled again."""
+        if len(schedule) > 4 * _SCHEDULE:
+            return mx.array(struct.unpack(f"<{len(schedule) // 4}i", schedule), mx.int32)
+        return self._mailbox.put(schedule)
+
 
 def _compiled(memory: int) -> Kernel:
     texts = [text(COMMON), constants(plan, _CONSTANTS), *(text(name, __package__) for name in _FILES)]
@@ -156,22 +159,24 @@ def _compiled(memory: int) -> Kernel:
         input_names=list(_INPUTS),
         output_names=list(_OUTPUTS),
         source=_SOURCE,
-        header="".join(texts) + _BOUNDS,
+        header="".join(texts) + bounds(plan.WARPS * 32),
         shared_memory=memory,
     )
     return made
 
 
-def _schedule(passes: Sequence[Sequence[Row]], steps: int, streams: Sequence[Given], rows: int) -> list[int]:
-    """Numbers as the kernel reads them."""
+def _schedule(passes: Sequence[Sequence[Row]], steps: int, streams: Sequence[Given], rows: int) -> bytes:
+    """Numbers of 32 bits as the kernel reads them."""
+    missing = plan.STREAMS - len(streams)
+    scales = [1 / stream.temperature if stream.temperature else 0.0 for stream in streams] + [0.0] * missing
     numbers, noises = [len(passes), steps], 0
     for stream in streams:
         numbers += [stream.base, -1 if stream.noise is None else noises]
         noises += 0 if stream.noise is None else stream.noise.shape[0]
-    numbers += [0, -1] * (plan.STREAMS - len(streams))
+    numbers += [0, -1] * missing
     for one in passes:
         numbers.append(len(one))
         for row in one:
             numbers += row
         numbers += [0] * (plan.FIELDS * (rows - len(one)))
-    return numbers
+    return struct.pack(f"<{plan.STREAMS}f{len(numbers)}i", *scales, *numbers)

@@ -8,74 +8,122 @@ struct alignas(16) Eight {
   __nv_bfloat162 pairs[4];
 };
 
-// sum[r] = rows[r] + the slices of parts [SLICES, rows, D], first to last; normed[r] = its RMS norm times weight.
-// A block a row, of THREADS threads, each with every THREADSth eight numbers.
+// The squares of eight numbers, summed.
+__device__ __forceinline__ float squared(const Eight& eight, float squares) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 two = __bfloat1622float2(eight.pairs[i]);
+    squares = fmaf(two.x, two.x, squares);
+    squares = fmaf(two.y, two.y, squares);
+  }
+  return squares;
+}
+
+__device__ __forceinline__ float over_warp(float value) {
+#pragma unroll
+  for (int by = 16; by; by /= 2) value += __shfl_xor_sync(0xffffffffu, value, by);
+  return value;
+}
+
+__device__ __forceinline__ Eight loaded(const bf16* row, int at) {
+  union {
+    uint4 words;
+    Eight eight;
+  } both;
+  both.words = __ldcg(reinterpret_cast<const uint4*>(row) + at);
+  return both.eight;
+}
+
+// Eight numbers of a row and, of parts [slices, count, D], of all its slices, first to last; there are at most MOST.
+template <int D, int MOST>
+__device__ __forceinline__ Eight added(const bf16* rows, const float* parts, int slices, int count, int row, int at) {
+  float4 low[MOST], high[MOST];
+#pragma unroll
+  for (int slice = 0; slice < MOST; ++slice) {
+    if (slice >= slices) continue;
+    const float4* part = reinterpret_cast<const float4*>(parts + (size_t(slice) * count + row) * D) + at * 2;
+    low[slice] = __ldcg(part), high[slice] = __ldcg(part + 1);
+  }
+  const Eight old = loaded(rows + size_t(row) * D, at);
+  float sum[8] = {};
+#pragma unroll
+  for (int slice = 0; slice < MOST; ++slice) {
+    if (slice >= slices) continue;
+    const float eight[8] = {low[slice].x,  low[slice].y,  low[slice].z,  low[slice].w,
+                            high[slice].x, high[slice].y, high[slice].z, high[slice].w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum[i] += eight[i];
+  }
+  Eight fresh;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 two = __bfloat1622float2(old.pairs[i]);
+    fresh.pairs[i] = __floats2bfloat162_rn(two.x + sum[i * 2], two.y + sum[i * 2 + 1]);
+  }
+  return fresh;
+}
+
+template <int D>
+__device__ __forceinline__ float norm_scale(float squares, float eps) {
+  return rsqrtf(__fadd_rn(__fdiv_rn(squares, float(D)), eps));
+}
+
+__device__ __forceinline__ Eight weighted(const Eight& eight, const Eight& weight) {
+  Eight out;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 two = __bfloat1622float2(eight.pairs[i]), by = __bfloat1622float2(weight.pairs[i]);
+    out.pairs[i] = __floats2bfloat162_rn(two.x * by.x, two.y * by.y);
+  }
+  return out;
+}
+
+// sum[r] = rows[r] + the slices of parts [SLICES, rows, D], first to last. Its RMS norm comes in two: normed[r] = sum[r]
+// times weight, and scale[r], which the products of normed[r] are multiplied by.
+// A block a row, of THREADS threads, each with every THREADSth eight numbers. Squares are summed by warps, which have 256
+// numbers each up to a width of 8,192; then the warps' sums, first to last.
 template <int D, int SLICES, int THREADS>
 __device__ __forceinline__ void add_and_norm(const bf16* rows, const float* parts, const bf16* weight, const float* eps,
-                                             bf16* sum, bf16* normed, int count) {
+                                             bf16* sum, bf16* normed, float* scale, int count) {
   constexpr int EIGHTS = D / 8, EACH = (EIGHTS + THREADS - 1) / THREADS, WARPS = THREADS / 32;
   static_assert(D % 8 == 0 && THREADS % 32 == 0 && THREADS <= 1024, "whole eights and warps");
   __shared__ float shared[WARPS];
   const size_t row = blockIdx.x;
-  float held[EACH][8], squares = 0.f;
+  float squares = 0.f;
 #pragma unroll
   for (int each = 0; each < EACH; ++each) {
     const int at = each * THREADS + threadIdx.x;
     if (at >= EIGHTS) continue;
-    float added[8] = {};
-    for (int slice = 0; slice < SLICES; ++slice) {
-      const float4* part = reinterpret_cast<const float4*>(parts + (size_t(slice) * count + row) * D) + at * 2;
-      const float4 low = part[0], high = part[1];
-      const float eight[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-      for (int i = 0; i < 8; ++i) added[i] += eight[i];
-    }
-    const Eight old = reinterpret_cast<const Eight*>(rows + row * D)[at];
-    Eight fresh;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 two = __bfloat1622float2(old.pairs[i]);
-      fresh.pairs[i] = __floats2bfloat162_rn(two.x + added[i * 2], two.y + added[i * 2 + 1]);
-      const float2 kept = __bfloat1622float2(fresh.pairs[i]);
-      held[each][i * 2] = kept.x;
-      held[each][i * 2 + 1] = kept.y;
-      squares += kept.x * kept.x;
-      squares += kept.y * kept.y;
-    }
+    const Eight fresh = added<D, SLICES ? SLICES : 1>(rows, parts, SLICES, count, row, at);
+    squares = squared(fresh, squares);
     reinterpret_cast<Eight*>(sum + row * D)[at] = fresh;
+    reinterpret_cast<Eight*>(normed + row * D)[at] = weighted(fresh, loaded(weight, at));
   }
-#pragma unroll
-  for (int by = 16; by; by /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, by);
+  squares = over_warp(squares);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = squares;
   __syncthreads();
   float all = 0.f;
 #pragma unroll
   for (int warp = 0; warp < WARPS; ++warp) all += shared[warp];
-  const float scale = rsqrtf(all / D + eps[0]);
-#pragma unroll
-  for (int each = 0; each < EACH; ++each) {
-    const int at = each * THREADS + threadIdx.x;
-    if (at >= EIGHTS) continue;
-    const Eight by = reinterpret_cast<const Eight*>(weight)[at];
-    Eight out;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 two = __bfloat1622float2(by.pairs[i]);
-      out.pairs[i] = __floats2bfloat162_rn(held[each][i * 2] * scale * two.x, held[each][i * 2 + 1] * scale * two.y);
-    }
-    reinterpret_cast<Eight*>(normed + row * D)[at] = out;
-  }
+  if (threadIdx.x == 0) scale[row] = norm_scale<D>(all, eps[0]);
 }
 
-// y [rows, N] = the slices of parts [SLICES, rows, N], first to last. A thread a number.
+// y [rows, N] = the slices of parts [SLICES, rows, N], first to last, times scale [rows]. A thread a number.
 template <int N, int SLICES>
-__device__ __forceinline__ void add_slices(const float* parts, bf16* y, int rows) {
+__device__ __forceinline__ void add_slices(const float* parts, const float* scale, bf16* y, int rows) {
   const size_t at = size_t(blockIdx.x) * blockDim.x + threadIdx.x, all = size_t(rows) * N;
   if (at >= all) return;
   float total = 0.f;
 #pragma unroll
   for (int slice = 0; slice < SLICES; ++slice) total += parts[slice * all + at];
-  y[at] = bf16(total);
+  y[at] = bf16(__fmul_rn(total, scale[at / N]));
+}
+
+// By an angle. The roundings are spelled out: the same in whatever it is compiled into.
+__device__ __forceinline__ void turn(float& first, float& second, float cosine, float sine) {
+  const float turned = fmaf(first, cosine, -__fmul_rn(second, sine));
+  second = fmaf(first, sine, __fmul_rn(second, cosine));
+  first = turned;
 }
 
 // asked [rows, (HEADS + 2 KV) SIZE] -> queries [rows, HEADS, SIZE] and written [rows, 2 KV, SIZE]; queries and keys are
@@ -90,9 +138,7 @@ __device__ __forceinline__ void rotate(const bf16* asked, const float* angles, b
   float first = float(from[i]), second = float(from[i + HALF]);
   if (head < HEADS + KV) {
     const float cosine = angles[row * SIZE + i], sine = angles[row * SIZE + HALF + i];
-    const float turned = first * cosine - second * sine;
-    second = first * sine + second * cosine;
-    first = turned;
+    turn(first, second, cosine, sine);
   }
   bf16* to = head < HEADS ? queries + (size_t(row) * HEADS + head) * SIZE
                           : written + (size_t(row) * 2 * KV + head - HEADS) * SIZE;

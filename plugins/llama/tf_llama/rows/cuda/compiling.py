@@ -12,14 +12,17 @@ import mlx.core as mx
 
 from tf_llama.rows.cuda import plan
 
-__all__ = ["COMMON", "Kernel", "constants", "digest", "kernel", "run", "source_digest", "text"]
+__all__ = [
+    *("COMMON", "Kernel", "bounds", "constants", "digest", "kernel", "kernel_of", "run", "source_digest", "text"),
+]
 
 Kernel = Callable[..., list[mx.array]]
 
 COMMON = "common.cuh"
 """What all kernels begin with."""
 
-_FILES = (COMMON, "linear.cuh", "attention.cuh", "between.cuh")
+_FILES = (COMMON, "linear.cuh", "attention.cuh", "between.cuh", "meeting.cuh", "forward.cuh")
+_CALLS = ("kernels.py", "plan.py", "forward.py", "layout.py")
 _SPLITS = ("SHORT", "UNTIL_SHORT", "MIDDLE", "UNTIL_MIDDLE", "LONG")
 _WHOLE = ("#pragma once", '#include "')
 
@@ -52,7 +55,16 @@ def _sources() -> dict[str, str]:
 @cache
 def source_digest() -> str:
     """Names the kernels beside this."""
-    return digest(*_sources().values(), *map(text, ("kernels.py", "plan.py")))
+    return digest(*_sources().values(), *map(text, _CALLS))
+
+
+def bounds(threads: int) -> str:
+    """Tells the compiler how large a block is, which MLX's kernels do not say.
+
+    Without it NVRTC 13.5 takes 174 registers a thread for a kernel whose block has 170 for each; told so, it takes 150
+    (13.0 and 13.2: 142 to 150 either way).
+    """
+    return f"\n#undef __global__\n#define __global__ __launch_bounds__({threads}) __attribute__((global))\n"
 
 
 @cache
@@ -76,13 +88,27 @@ def kernel(
         more: tells kernels of one function apart.
         memory: bytes of dynamic shared memory.
     """
+    return kernel_of(f"{function}{more}", (file,), inputs, outputs, f"::tf::{function}{call};", memory)
+
+
+@cache
+def kernel_of(
+    name: str,
+    files: tuple[str, ...],
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    source: str,
+    memory: int = 0,
+    more: str = "",
+) -> Kernel:
+    """A kernel with some of the files beside this before it; ``more`` stands between them and it."""
     sources = _sources()
     made: Kernel = mx.fast.cuda_kernel(
-        name=f"tf_{function}{more}_{source_digest()}",
+        name=f"tf_{name}_{source_digest()}",
         input_names=list(inputs),
         output_names=list(outputs),
-        source=f"::tf::{function}{call};",
-        header=sources[COMMON] + sources[file],
+        source=source,
+        header="".join(sources[file] for file in (COMMON, *files)) + more,
         shared_memory=memory,
     )
     return made

@@ -11,11 +11,12 @@ from tf_llama.config import LlamaConfig
 from tf_llama.rows.cuda import plan
 from tf_llama.rows.cuda.kernels import Kernels
 from tf_llama.rows.cuda.processor import Processor
-from tf_llama.rows.form import Taps
+from tf_llama.rows.cuda.turns import Turns
+from tf_llama.rows.form import Normed, Taps
 from tf_llama.rows.gpu import GpuForm
 from tf_llama.rows.weights import Linear
 
-__all__ = ["CudaForm", "even", "fits", "turned"]
+__all__ = ["CudaForm", "even", "fits"]
 
 _HEADS_A_GROUP = 8
 _SIZES = (64, 128)
@@ -55,34 +56,38 @@ class CudaForm(GpuForm):
     def __init__(self, config: LlamaConfig, rope: Any, dtype: mx.Dtype, device: Processor) -> None:
         super().__init__(config, rope, dtype)
         self._kernels = Kernels(device, config.heads, config.kv_heads, config.head_dim, config.eps)
+        self.turns = Turns(rope, config.head_dim)
 
     def angles(self, positions: Sequence[int]) -> mx.array:
-        return turned(self._rope, positions, self._size)
+        return self.turns.up_to(max(positions))[mx.array(list(positions))]
 
     def rotate(self, rows: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
         return self._kernels.rotate(rows, angles)
 
-    def linear(self, rows: mx.array, weights: Linear) -> mx.array:
-        if rows.shape[0] > plan.ROWS:
+    def norm(self, rows: mx.array, weight: mx.array) -> Normed:  # type: ignore[override]
+        return super().norm(rows, weight) if rows.shape[0] > plan.ROWS else self._kernels.norm(rows, weight)
+
+    def linear(self, rows: Normed, weights: Linear) -> mx.array:
+        if isinstance(rows, mx.array):
             return super().linear(rows, weights)
-        return self._kernels.linear(rows, weights[0].T)
+        return self._kernels.linear(*rows, weights[0].T)
 
     def partial(self, rows: mx.array, weights: Linear) -> mx.array:
         if rows.shape[0] > plan.ROWS:
             return super().partial(rows, weights)
         return self._kernels.parts(rows, weights[0].T)
 
-    def add_and_norm(self, rows: mx.array, part: mx.array, weight: mx.array) -> tuple[mx.array, mx.array]:
+    def add_and_norm(self, rows: mx.array, part: mx.array, weight: mx.array) -> tuple[mx.array, Normed]:
         if part.ndim == rows.ndim:
             return super().add_and_norm(rows, part, weight)
         return self._kernels.add_and_norm(rows, part, weight)
 
-    def gated(self, rows: mx.array, weights: Linear) -> tuple[mx.array, Taps]:
-        if rows.shape[0] > plan.ROWS:
+    def gated(self, rows: Normed, weights: Linear) -> tuple[mx.array, Taps]:
+        if isinstance(rows, mx.array):
             return super().gated(rows, weights)
         if self._kernels.slices(weights[0].shape[0]) == 1:
-            return self._kernels.gated(rows, weights[0].T), ()
-        gate_up = self._kernels.linear(rows, weights[0].T)
+            return self._kernels.gated(*rows, weights[0].T), ()
+        gate_up = self._kernels.linear(*rows, weights[0].T)
         return self.gate(gate_up), (gate_up,)
 
     def takes_leaves(self, tile: int) -> bool:
@@ -101,13 +106,3 @@ class CudaForm(GpuForm):
 
     def move(self, layers: list[mx.array], source: int, target: int) -> None:
         mx.async_eval(self._kernels.move(layers, source, target))  # type: ignore[no-untyped-call]
-
-
-def turned(rope: Any, positions: Sequence[int], size: int) -> mx.array:
-    """Cosines, then sines, of every position's angles: float32 ``[R, size]``."""
-    # The rope itself turns (1, 0), so whatever scaling it has is in the result. Two rows at least, in memory of their
-    # own: MLX turns a single one by another kernel, and a broadcast one by the first offset alone (measured).
-    places = [*positions, *positions[-1:]] if len(positions) == 1 else list(positions)
-    unit = mx.concatenate([mx.ones((len(places), size // 2)), mx.zeros((len(places), size // 2))], axis=1)
-    found: mx.array = rope(unit.reshape(len(places), 1, 1, size), offset=mx.array(places))
-    return found.reshape(len(places), size)[: len(positions)]

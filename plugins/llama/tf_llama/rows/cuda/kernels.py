@@ -8,9 +8,14 @@ import mlx.core as mx
 
 from tf_llama.rows.cuda import plan
 from tf_llama.rows.cuda.compiling import kernel, run
+from tf_llama.rows.cuda.mailbox import number
 from tf_llama.rows.cuda.processor import Processor
 
-__all__ = ["Kernels"]
+__all__ = ["Kernels", "Normed"]
+
+Normed = tuple[mx.array, mx.array]
+"""A norm in two: bfloat16 ``[R, D]``, the rows times its weight; and float32 ``[R]``, by which their products are then
+multiplied. So nobody has to know a whole row's squares before he writes a part of it."""
 
 _BLOCK = 256
 
@@ -31,43 +36,45 @@ class Kernels:
     def __init__(self, device: Processor, heads: int, kv_heads: int, size: int, eps: float) -> None:
         self._device = device
         self._heads, self._kv_heads, self._size = heads, kv_heads, size
-        self._eps = mx.array([eps])
-        mx.eval(self._eps)
+        self._eps = number(eps)
 
     def slices(self, depth: int) -> int | None:
         """Parts that a product of this depth is summed in."""
         return plan.slices(depth, self._device.shared)
 
-    def linear(self, rows: mx.array, weight: mx.array) -> mx.array:
-        """``rows [R, K]`` times ``weight [N, K]`` transposed, ``[R, N]``."""
+    def linear(self, rows: mx.array, scale: mx.array, weight: mx.array) -> mx.array:
+        """``rows [R, K]`` times ``weight [N, K]`` transposed times float32 ``scale [R]``, ``[R, N]``."""
         outputs, depth = weight.shape
         if self.slices(depth) == 1:
-            return self._product(rows, weight, "PLAIN", (rows.shape[0], outputs), mx.bfloat16)
+            return self._product(rows, scale, weight, "PLAIN", (rows.shape[0], outputs), mx.bfloat16)
         parts = self.parts(rows, weight)
-        call = kernel("between.cuh", "add_slices", ("parts",), ("y",), "<N, SLICES>(parts, y, parts_shape[1])")
-        return self._each(call, [parts], {"N": outputs, "SLICES": parts.shape[0]}, [parts.shape[1:]], parts[0].size)[0]
+        arguments = "<N, SLICES>(parts, scale, y, parts_shape[1])"
+        call = kernel("between.cuh", "add_slices", ("parts", "scale"), ("y",), arguments)
+        template = {"N": outputs, "SLICES": parts.shape[0]}
+        return self._each(call, [parts, scale], template, [parts.shape[1:]], parts[0].size)[0]
 
     def parts(self, rows: mx.array, weight: mx.array) -> mx.array:
-        """The same in float32 and not summed yet, ``[slices, R, N]``."""
+        """The same without a scale, in float32 and not summed yet, ``[slices, R, N]``."""
         count = self.slices(weight.shape[1])
-        return self._product(rows, weight, "PARTIAL", (count, rows.shape[0], weight.shape[0]), mx.float32)
+        return self._product(rows, None, weight, "PARTIAL", (count, rows.shape[0], weight.shape[0]), mx.float32)
 
-    def gated(self, rows: mx.array, weight: mx.array) -> mx.array:
+    def gated(self, rows: mx.array, scale: mx.array, weight: mx.array) -> mx.array:
         """``silu(gate) * up``, ``[R, N / 2]``, of gate over up ``[N, K]``; the depth must need one slice."""
-        return self._product(rows, weight, "GATED", (rows.shape[0], weight.shape[0] // 2), mx.bfloat16)
+        return self._product(rows, scale, weight, "GATED", (rows.shape[0], weight.shape[0] // 2), mx.bfloat16)
 
-    def add_and_norm(self, rows: mx.array, parts: mx.array, weight: mx.array) -> tuple[mx.array, mx.array]:
+    def norm(self, rows: mx.array, weight: mx.array) -> Normed:
+        """The RMS norm of ``rows [R, D]``."""
+        call = "<D, 0, THREADS>(rows, nullptr, weight, eps, sum, normed, scale, rows_shape[0])"
+        _, normed, scale = self._normed(call, ["rows", "weight", "eps"], [rows, weight, self._eps], {}, "_norm")
+        return normed, scale
+
+    def add_and_norm(self, rows: mx.array, parts: mx.array, weight: mx.array) -> tuple[mx.array, Normed]:
         """``rows [R, D]`` and ``parts [slices, R, D]`` summed, and the sum's RMS norm."""
-        count, width = rows.shape
-        threads = min(1024, -(-width // 8 // 32) * 32)
-        arguments = "<D, SLICES, THREADS>(rows, parts, weight, eps, sum, normed, rows_shape[0])"
-        inputs = ("rows", "parts", "weight", "eps")
-        call = kernel("between.cuh", "add_and_norm", inputs, ("sum", "normed"), arguments)
-        template = {"D": width, "SLICES": parts.shape[0], "THREADS": threads}
-        sizes = [rows.shape, rows.shape]
+        call = "<D, SLICES, THREADS>(rows, parts, weight, eps, sum, normed, scale, rows_shape[0])"
         given = [rows, parts, weight, self._eps]
-        summed, normed = run(call, given, template, (count * threads, 1), threads, sizes, [mx.bfloat16] * 2)
-        return summed, normed
+        template = {"SLICES": parts.shape[0]}
+        summed, normed, scale = self._normed(call, ["rows", "parts", "weight", "eps"], given, template)
+        return summed, (normed, scale)
 
     def rotate(self, asked: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
         """``asked [R, (heads + 2 kv heads) size]`` by heads, queries and keys turned by float32 ``angles [R, size]``.
@@ -106,9 +113,10 @@ class Kernels:
         arguments = "<HEADS, SIZE>(sums, weights, positions, y, sums_shape[1])"
         total = kernel("attention.cuh", "attend_sum", ("sums", "weights", "positions"), ("y",), arguments)
         template = {"HEADS": self._heads, "SIZE": self._size}
-        grid = (self._heads * self._size, rows)
+        threads = self._size // 4
         shape = (rows, self._heads * self._size)
-        return run(total, [sums, weights, positions], template, grid, self._size, [shape], [mx.bfloat16])[0]
+        grid = (self._heads * threads, rows)
+        return run(total, [sums, weights, positions], template, grid, threads, [shape], [mx.bfloat16])[0]
 
     def move(self, layers: list[mx.array], source: int, target: int) -> mx.array:
         """Put the row at ``source`` of every cache ``[2 kv heads, capacity, size]`` at ``target``, in place.
@@ -124,16 +132,37 @@ class Kernels:
         return run(call, given, template, (len(names) * _BLOCK, 1), _BLOCK, [(1,)], [mx.int32])[0]
 
     def _product(
-        self, rows: mx.array, weight: mx.array, ending: str, shape: tuple[int, ...], dtype: mx.Dtype
+        self,
+        rows: mx.array,
+        scale: mx.array | None,
+        weight: mx.array,
+        ending: str,
+        shape: tuple[int, ...],
+        dtype: mx.Dtype,
     ) -> mx.array:
         outputs, depth = weight.shape
         count = shape[0] if ending == "PARTIAL" else 1
-        arguments = f"<N, K, SLICES, {plan.RUN}, {plan.AHEAD}, ::tf::{ending}>(x, w, y, x_shape[0])"
+        by = "nullptr" if scale is None else "scale"
+        arguments = f"<N, K, SLICES, {plan.RUN}, {plan.AHEAD}, ::tf::{ending}>(x, w, {by}, y, x_shape[0])"
+        names = ("x", "w") if scale is None else ("x", "w", "scale")
         memory = plan.held(depth // count)
-        call = kernel("linear.cuh", "linear_rows", ("x", "w"), ("y",), arguments, f"_{ending.lower()}", memory)
+        call = kernel("linear.cuh", "linear_rows", names, ("y",), arguments, f"_{ending.lower()}", memory)
         blocks = self._device.multiprocessors // count * count
         template = {"N": outputs, "K": depth, "SLICES": count}
-        return run(call, [rows, weight], template, (blocks * _BLOCK, 1), _BLOCK, [shape], [dtype])[0]
+        given = [rows, weight] if scale is None else [rows, weight, scale]
+        return run(call, given, template, (blocks * _BLOCK, 1), _BLOCK, [shape], [dtype])[0]
+
+    def _normed(
+        self, arguments: str, names: list[str], given: list[mx.array], template: dict[str, int], more: str = ""
+    ) -> list[mx.array]:
+        """A block a row; the first array given is the rows."""
+        count, width = given[0].shape
+        threads = min(1024, -(-width // 8 // 32) * 32)
+        call = kernel("between.cuh", "add_and_norm", tuple(names), ("sum", "normed", "scale"), arguments, more)
+        shapes: list[tuple[int, ...]] = [(count, width), (count, width), (count,)]
+        dtypes = [mx.bfloat16, mx.bfloat16, mx.float32]
+        template = {"D": width, "THREADS": threads} | template
+        return run(call, given, template, (count * threads, 1), threads, shapes, dtypes)
 
     def _each(
         self, call: Any, inputs: list[mx.array], template: dict[str, int], shapes: list[tuple[int, ...]], threads: int

@@ -1,4 +1,4 @@
-"""A trial before the kernels are trusted: they must compute what MLX computes, within rounding."""
+"""Trials before kernels are trusted: what MLX computes, within rounding; and whole forwards bit for bit."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
+from tf_llama.rows.cache import Layout, LlamaCache
 from tf_llama.rows.cuda.plan import ROWS
 from tf_llama.rows.form import Form
+from tf_llama.rows.forward import Rows, Whole
+from tf_llama.rows.span import Span
 from tf_llama.rows.weights import Weights, linear
 
-__all__ = ["what_is_off"]
+__all__ = ["what_differs", "what_is_off"]
 
 _TOLERANCE = 0.03
 """Of the difference's norm over the result's. Bfloat16 rounds to 0.004; a wrong sum is off by about one."""
 
 _KEYS = 1_300
 """Enough for splits of two lengths, and an odd end."""
+
+_SPANS = (((70, 1, ()),), ((300, 5, (0, 0)), (61, 3, ())), ((505, 12, (0, 1, 5)), (130, 4, (2,))))
+"""Forwards of a trial, by streams: length of the cache, rows, and the rows before its leaves."""
+
+_CAPACITY = 576
 
 Pair = tuple[str, mx.array, mx.array]
 
@@ -38,9 +46,9 @@ def what_is_off(ours: Form, theirs: Form, weights: Weights) -> str:
 def _operations(ours: Form, theirs: Form, weights: Weights) -> Iterator[Pair]:
     layer, places = weights.layers[-1], [_KEYS - 2 * ROWS + at for at in range(ROWS)]
     rows = weights.table[mx.arange(ROWS) * 7 + 3]
-    normed = theirs.norm(rows, layer["attend_norm"])
+    normed, also = (form.norm(rows, layer["attend_norm"]) for form in (theirs, ours))
     asked = theirs.linear(normed, layer["attend"])
-    yield "product", ours.linear(normed, layer["attend"]), asked
+    yield "product", ours.linear(also, layer["attend"]), asked
     queries, written = theirs.rotate(asked, theirs.angles(places))
     turned, put = ours.rotate(asked, ours.angles(places))
     yield "rotation of queries", turned, queries
@@ -54,11 +62,46 @@ def _operations(ours: Form, theirs: Form, weights: Weights) -> Iterator[Pair]:
     fresh, normed = theirs.add_and_norm(rows, theirs.partial(attended, layer["output"]), layer["mlp_norm"])
     summed, also = ours.add_and_norm(rows, ours.partial(attended, layer["output"]), layer["mlp_norm"])
     yield "sum", summed, fresh
-    yield "norm of the sum", also, normed
     inner, _ = theirs.gated(normed, layer["gate_up"])
-    yield "gated product", ours.gated(normed, layer["gate_up"])[0], inner
+    yield "gated product of the sum's norm", ours.gated(also, layer["gate_up"])[0], inner
     down, _ = ours.add_and_norm(mx.zeros_like(rows), ours.partial(inner, layer["down"]), weights.norm)
     yield "deep product", down, linear(inner, layer["down"])
-    head = normed @ weights.head
-    yield "head", ours.linear(normed, (weights.head,)), head
-    yield "head of one row", ours.linear(normed[:1], (weights.head,)), head[:1]
+    head = theirs.linear(theirs.norm(fresh, weights.norm), (weights.head,))
+    yield "head", ours.linear(ours.norm(fresh, weights.norm), (weights.head,)), head
+    yield "head of one row", ours.linear(ours.norm(fresh[:1], weights.norm), (weights.head,)), head[:1]
+
+
+def what_differs(rows: Rows, whole: Whole, layout: Layout) -> str:
+    """The first forward in which a whole one has other bits than ``rows`` operation by operation; or nothing."""
+    for lengths in _SPANS:
+        ours, theirs = ([_filled(layout, length) for length, _, _ in lengths] for _ in range(2))
+        spans, same = (
+            [Span(cache, count, _CAPACITY, leaves) for cache, (_, count, leaves) in zip(caches, lengths, strict=True)]
+            for caches in (ours, theirs)
+        )
+        count = sum(span.rows for span in spans)
+        tokens = mx.arange(count) * 5 + 2
+        found, wanted = whole(tokens, spans), rows.decode(tokens, same, ROWS)
+        mx.eval(found, wanted)
+        what = f"{count} rows of {len(spans)} streams"
+        if not _equal(found, wanted):
+            return f"logits of {what} differ"
+        layers = [[layer for cache in caches for layer in cache.layers] for caches in (ours, theirs)]
+        if not all(map(_equal, *layers)):
+            return f"what {what} wrote differs"
+    return ""
+
+
+def _filled(layout: Layout, length: int) -> LlamaCache:
+    cache = LlamaCache(layout, _CAPACITY)
+    cache.layers = [
+        mx.random.normal(layer.shape, key=mx.random.key(at)).astype(layer.dtype)
+        for at, layer in enumerate(cache.layers)
+    ]
+    mx.eval(cache.layers)
+    cache.length = length
+    return cache
+
+
+def _equal(some: mx.array, others: mx.array) -> bool:
+    return bool(mx.array_equal(some.view(mx.uint16), others.view(mx.uint16)).item())

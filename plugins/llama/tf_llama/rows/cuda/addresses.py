@@ -1,0 +1,40 @@
+"""Where arrays lie in the device's memory, for kernels that read hundreds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import mlx.core as mx
+
+from tf_llama.rows.cuda.compiling import Kernel
+
+__all__ = ["addresses"]
+
+
+def addresses(arrays: Sequence[mx.array]) -> mx.array:
+    """Addresses of the arrays' first numbers, uint64 ``[len(arrays)]``, lazy.
+
+    They hold as long as each array is alive and is not written through MLX, which may put what is written elsewhere.
+    """
+    found: mx.array = _kernel(len(arrays))(
+        inputs=list(arrays),
+        grid=(1, 1, 1),
+        threadgroup=(1, 1, 1),
+        output_shapes=[(len(arrays),)],
+        output_dtypes=[mx.uint64],
+    )[0]
+    return found
+
+
+@cache
+def _kernel(count: int) -> Kernel:
+    names = [f"array{at}" for at in range(count)]
+    made: Kernel = mx.fast.cuda_kernel(
+        name=f"tf_addresses_{count}",
+        input_names=names,
+        output_names=["found"],
+        source="".join(f"found[{at}] = reinterpret_cast<uint64_t>({name});\n" for at, name in enumerate(names)),
+        ensure_row_contiguous=False,  # a copy would lie elsewhere
+    )
+    return made
