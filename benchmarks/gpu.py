@@ -49,6 +49,7 @@ def _serve(target: str, drafter: str, part: str, seconds: float, *more: str) -> 
 STAGES = {
     "facts": Stage("facts", (), 90),
     "demo": Stage("demo", ("{logs}",), 240),
+    "forward-33B": Stage("forwards", ("{work}", "33B"), 90),
     "inside-33B": Stage("inside", ("{work}", "33B", "12M"), 280),
     "serve-33B-12M": _serve("33B", "12M", "drafted", 330),
     "stock-33B": Stage("stock", ("{work}", "33B", "12M", "3B"), 170),

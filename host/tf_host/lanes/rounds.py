@@ -98,6 +98,9 @@ class Rounds:
         drawn = self._sent(round) if round.queued is None else round.queued.draws
         if whole and len(round.forwards) == 1 and all(window.proposal is None for window in round.windows):
             streams = [window.stream for window in round.windows]
+            if round.queued is None and self._model.chains:
+                # Sent by itself: what is sent together is ready together, and this would wait for the next one.
+                mx.async_eval([array for draws in drawn for array in draws.arrays()])  # type: ignore[no-untyped-call]
             round.kept = self._ahead.queue(streams, drawn, asked=round.queued is None)
         mx.eval([array for draws in drawn for array in draws.arrays()])
         round.read_back = time.perf_counter()

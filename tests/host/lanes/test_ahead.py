@@ -43,6 +43,21 @@ def test_plain_rounds_are_queued_one_behind_another() -> None:
     assert sink.done.rounds == 30
 
 
+def test_a_round_is_sent_before_the_one_that_is_queued_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays that MLX sends together are ready together: the first token would come a round late."""
+    model, order = FakeModel(chains=True), list[str]()
+    model.on_verify = lambda windows: order.append("forward")
+    send = mx.async_eval
+
+    def sent(*arrays: Any) -> None:
+        order.append("sent")
+        send(*arrays)
+
+    monkeypatch.setattr(mx, "async_eval", sent)
+    decode(make_lanes(model), request([1, 2, 3], 5))
+    assert order == ["forward", "sent"] * 5
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_queued_draw_is_keyed_by_its_own_position(seed: int) -> None:
     model, lazy = watched()
