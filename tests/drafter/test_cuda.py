@@ -247,10 +247,10 @@ def test_a_schedule_as_the_kernel_reads_it() -> None:
     cache, noise = mx.zeros((8, 64, 64)), mx.zeros((2, 5))
     streams = [Given(cache, 7, 0.0, None), Given(cache, 0, 0.7, noise), Given(cache, 9, 0.7, noise)]
     one, two = [Row(0, 7, 3, 0), Row(1, 0, 4, 0)], [Row(2, 9, -1, 1)]
-    sent = _schedule([one, two], 2, streams, 3)
+    sent = _schedule([one, two], 5, streams, 3)
     assert struct.unpack("<4f", sent[:16]) == pytest.approx([0.0, 1 / 0.7, 1 / 0.7, 0.0])
     assert list(struct.unpack(f"<{len(sent) // 4 - 4}i", sent[16:])) == [
-        *(2, 2),
+        *(2, 5),
         *(7, -1, 0, 0, 9, 2, 0, -1),
         *(2, 0, 7, 3, 0, 1, 0, 4, 0, 0, 0, 0, 0),
         *(1, 2, 9, -1, 1, 0, 0, 0, 0, 0, 0, 0, 0),

@@ -116,6 +116,8 @@ def _single_steps(model: Model, plan: RowPlan, prompt: list[int], reply: int) ->
     for _ in range(reply):
         logits = model.verify([Window(cache, tokens[-1:])])[0]
         mx.eval(logits)
+        if not mx.all(logits == logits).item():
+            raise ArithmeticError("the model's logits are not numbers: its weights are broken, or its forward failed")
         digests.append(_digest(logits))
         tokens.append(int(mx.argmax(logits).item()))  # type: ignore[arg-type]
         model.keep(cache, 1)

@@ -239,6 +239,7 @@ class Lanes:
             self._fail_one(fault.stream, fault.cause)
             return
         except Exception as error:
+            self._rounds.stop()
             self._fail(streams, "a round", error)
             return
         done = self._rounds.done(round, landed)

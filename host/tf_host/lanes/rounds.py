@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -111,6 +112,11 @@ class Rounds:
             round.seconds = round.read_back - self._read_back
         self._read_back = round.read_back
         return drawn
+
+    def stop(self) -> None:
+        """Wait for whatever runs, after a round that failed half way: its streams' caches are about to be freed."""
+        with contextlib.suppress(Exception):
+            mx.synchronize()
 
     def settle(self, stream: Stream) -> None:
         """Wait for whatever still writes a stream's cache; it is about to be freed."""

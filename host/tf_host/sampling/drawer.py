@@ -54,15 +54,16 @@ class Drawer:
     Args:
         vocab: ids that may be drawn, the tokenizer's.
         padded_vocab: length of a row and of the noise, the target's padded head.
+        streams: that draw at a time.
     """
 
-    def __init__(self, vocab: int, padded_vocab: int) -> None:
+    def __init__(self, vocab: int, padded_vocab: int, streams: int = 4) -> None:
         if not 0 < vocab <= padded_vocab:
             raise ValueError(f"a vocabulary of {vocab} does not fit a head of {padded_vocab} rows")
         self.vocab = vocab
         self.padded_vocab = padded_vocab
         self.ranking = Ranking(vocab)
-        self._noise = KeptNoise(padded_vocab)
+        self._noise = KeptNoise(padded_vocab, streams)
 
     def noise(self, seed: int, position: int) -> mx.array:
         """The target's Gumbel noise ``[padded_vocab]`` float32 for the token drawn at ``position``."""
@@ -140,7 +141,8 @@ class Drawer:
         if sampling.min_p > 0.0:
             keep = keep & (scores >= scores[0] + math.log(sampling.min_p))
         noisy = mx.where(keep, scores + noise[ids], _MINUS_INFINITY)
-        return mx.min(mx.where(noisy == mx.max(noisy), ids, self.vocab)), mass
+        # Where nothing equals the highest, the values are not numbers; what is drawn is an id even then.
+        return mx.min(mx.where(noisy == mx.max(noisy), ids, self.vocab - 1)), mass
 
 
 def _from_rows(logits: mx.array, noise: mx.array, sampling: Sampling) -> mx.array:

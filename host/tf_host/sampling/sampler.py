@@ -113,11 +113,12 @@ class Sampler:
             masks: ``[vocab]`` bool a row, or ``None`` for all ids.
             leaves: what is verified in the drafts' places; each stands after the drafts before its place.
         """
+        sound = _sound(rows[:, : self._drawer.vocab])
         unmasked = masks is None or all(mask is None for mask in masks)
         if self._counts is None and self._bias is None and unmasked and self._needs_no_order:
             positions = [*range(position, position + len(drafts) + 1), *(position + 1 + leaf.place for leaf in leaves)]
             drawn = self._drawn(rows, positions)
-            return WindowDraws(drawn, _sound(rows, drawn), self._row_logprobs(rows, drawn))
+            return WindowDraws(drawn, sound, self._row_logprobs(rows, drawn))
         before = [self._counts]
         for draft in drafts:
             before.append(before[-1] and before[-1].after([draft]))
@@ -129,8 +130,7 @@ class Sampler:
         for row, (behind, counts) in enumerate(stands):
             mask, place = None if masks is None else masks[row], position + behind
             draws.append(self._drawer.draw(rows[row], self._sampling, place, counts=counts, bias=self._bias, mask=mask))
-        drawn = mx.stack([draw.drawn for draw in draws])
-        return WindowDraws(draws, _sound(rows, drawn), self._row_logprobs(rows, [draw.drawn for draw in draws]))
+        return WindowDraws(draws, sound, self._row_logprobs(rows, [draw.drawn for draw in draws]))
 
     @property
     def _needs_no_order(self) -> bool:
@@ -156,10 +156,9 @@ class Sampler:
             self._counts = self._counts.after(tokens)
 
 
-def _sound(rows: mx.array, drawn: mx.array) -> mx.array:
-    """Bool ``[R]``: whether the logits of the ids ``drawn [R]`` are numbers; where a hidden state is not, none are."""
-    chosen = mx.take_along_axis(rows, drawn[:, None], axis=-1)[:, 0]
-    return chosen == chosen
+def _sound(rows: mx.array) -> mx.array:
+    """Bool ``[R]``: whether all logits of a row are numbers."""
+    return mx.all(rows == rows, axis=-1)
 
 
 def _dense(sampling: Sampling, vocab: int) -> mx.array | None:

@@ -45,6 +45,9 @@ REHEARSAL_S = 6.0
 DEFAULT_PARALLEL = {"cpu": 2, "gpu": 8}
 """Streams at once, by device class."""
 
+NOISY_STREAMS = 16
+"""Streams that noise is kept for where nobody says how many there may be."""
+
 
 def compose(settings: ServerSettings, device: Device, plugins: Plugins, progress: Progress) -> Composed:
     """Start everything but the HTTP side.
@@ -112,7 +115,7 @@ def _on_engine(
                 param="--drafter",
             )
         )
-    drawer = Drawer(text.vocab, pair.target.vocab)
+    drawer = Drawer(text.vocab, pair.target.vocab, streams or NOISY_STREAMS)
     proposers: tuple[Proposer, ...] = ()
     if settings.drafts and verdict.exact:
         proposers = plugins.proposers(

@@ -83,7 +83,7 @@ class LlamaModel:
 
     def make_cache(self, tokens: int) -> LlamaCache:
         """A cache for ``tokens`` positions, evaluated."""
-        self.rows.recover()  # a request begins, and a forward that is under way is waited for at most this once
+        self.rows.recover()
         return LlamaCache(self.layout, self.plan.capacity(tokens))
 
     def prefill(self, cache: Cache, tokens: Sequence[int]) -> None:
@@ -93,6 +93,7 @@ class LlamaModel:
         padded = mx.array(self._padded(tokens, self.plan.chunk_padded(len(tokens))))
         self.rows.read(padded, Span(cache, len(tokens), self.plan.bucket(end - 1)))
         mx.eval(cache.layers)
+        self.rows.recover()
         cache.length = end
 
     def verify(self, windows: Sequence[Window]) -> mx.array:

@@ -95,6 +95,24 @@ def _broken(logits: mx.array) -> mx.array:
     return mx.where(mx.arange(logits.shape[0])[:, None] == 0, mx.nan, logits)
 
 
+def test_what_runs_is_waited_for_before_a_failed_round_frees_its_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forward that is under way may write them, and MLX does not know of it."""
+    model, order = FakeModel(), list[str]()
+    admission = CountAdmission()
+    lanes = make_lanes(model, admission=admission)
+    sink = Sink()
+    lanes.submit(request([1], 30), sink)
+    for _ in range(3):
+        lanes.step()
+    release = admission.release
+    monkeypatch.setattr(admission, "release", lambda stream: (order.append("freed"), release(stream)))
+    monkeypatch.setattr(mx, "synchronize", lambda *given: order.append("waited"))
+    model.on_verify = _raise
+    lanes.step()
+    assert sink.failed.status == 500
+    assert order[:2] == ["waited", "freed"]
+
+
 def _raise(windows: Any) -> None:
     raise RuntimeError("planted")
 

@@ -225,15 +225,35 @@ def test_noise_is_made_once_for_a_drafter_and_its_target(monkeypatch: pytest.Mon
     first = drawer.noise(3, 17)
     drawer.draw_all(mx.zeros((3, 64)), Sampling(seed=3, temperature=0.7), [17, 18, 17])
     assert made.count(17) == 1
-    for position in range(100):  # and is not kept for long
+    for position in range(600):  # and is not kept for long
         drawer.noise(3, position + 100)
     assert mx.array_equal(drawer.noise(3, 17), first).item()
     assert made.count(17) == 2
 
 
+@pytest.mark.parametrize("streams", [1, 4, 20])
+@pytest.mark.parametrize("together", [1, 8])
+def test_noise_is_kept_for_all_that_the_streams_draw_in_a_round(
+    monkeypatch: pytest.MonkeyPatch, streams: int, together: int
+) -> None:
+    made: list[tuple[int, int]] = []
+
+    def counted(vocab: int, seed: int, positions: range) -> mx.array:
+        made.extend((seed, position) for position in positions)
+        return mx.zeros((len(positions), vocab))
+
+    monkeypatch.setattr(kept_noise, "gumbel", counted)
+    noise = kept_noise.KeptNoise(8, streams, together)
+    for _ in range(3):  # the drafter, the target, and both again after a draft that did not stand
+        for seed in range(streams):
+            noise.of(seed, range(seed * 5 + 3, seed * 5 + 19))
+    assert len(made) == len(set(made))
+
+
 @pytest.mark.exact
+@pytest.mark.parametrize("together", [1, 8])
 @pytest.mark.parametrize("positions", [[5], [5, 6], [6, 7, 8, 9], [14, 15, 16, 16, 17, 15], [40, 3, 4, 3, 8], [7, 7]])
-def test_noise_of_several_positions_is_that_of_each(positions: list[int]) -> None:
-    noise = kept_noise.KeptNoise(64)
+def test_noise_of_several_positions_is_that_of_each(positions: list[int], together: int) -> None:
+    noise = kept_noise.KeptNoise(64, together=together)
     each = [mx.maximum(mx.random.gumbel([64], key=noise_key(9, position)), -1e30) for position in positions]
     assert mx.array_equal(noise.of(9, positions), mx.stack(each)).item()

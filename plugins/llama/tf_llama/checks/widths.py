@@ -28,7 +28,7 @@ def first_check(model: LlamaModel, seen: Seen) -> WidthCheck:
     count = _rounded(outputs_wanted(model) / outputs)
     dealer = random.Random(1)
     tokens = [dealer.randrange(model.checkpoint.vocab) for _ in range(count)]
-    places = [dealer.randrange(model.checkpoint.context) for _ in range(count)]
+    places = [dealer.randrange(model.plan.context) for _ in range(count)]
 
     def operation(numbers: Sequence[int]) -> Sequence[mx.array]:
         angles = rows.form.angles([places[n] for n in numbers])
@@ -49,7 +49,7 @@ def between_check(model: LlamaModel, seen: Seen) -> WidthCheck:
     wanted = -(-outputs_wanted(model) // (outputs * ROWS))
     chosen = _spread(len(layers) - 1, wanted)
     dealer = random.Random(2)
-    places = [dealer.randrange(model.checkpoint.context) for _ in range(ROWS)]
+    places = [dealer.randrange(model.plan.context) for _ in range(ROWS)]
 
     def at(layer: int) -> Operation:
         def operation(numbers: Sequence[int]) -> Sequence[mx.array]:

@@ -45,7 +45,8 @@ def choose(config: LlamaConfig, rope: Any, weights: Weights, device: Device) -> 
 
 def whole(config: LlamaConfig, rows: Rows, layout: Layout) -> Whole | None:
     """The forward of ``rows`` as one operation, where there is one that has its bits; else it goes by operations."""
-    found, form = processor(), rows.form
+    form = rows.form
+    found = processor() if isinstance(form, CudaForm) else None
     if found is None or not isinstance(form, CudaForm) or not WholeForward.fits(found, config):
         return None
     try:

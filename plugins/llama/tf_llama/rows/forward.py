@@ -62,7 +62,7 @@ class Rows:
     """A model as a function of rows.
 
     Everything in it but attention computes each row by itself; the three functions between attentions are what a
-    server runs, and what its probe measures.
+    server runs, or what has the bits of what it runs, and what its probe measures.
 
     Args:
         weights: the packed weights.
@@ -103,7 +103,12 @@ class Rows:
         if whole is not None and max(width, tile) <= whole.most and width == sum(span.rows for span in spans):
             for span in spans:
                 span.cache.fits(span.cache.length, span.rows)
-            return whole(tokens, spans)
+            try:
+                return whole(tokens, spans)
+            except Exception:
+                _LOG.error("a forward could not be sent as one operation: forwards go operation by operation now")
+                self.whole = None
+                raise
         tokens = tokens if isinstance(tokens, mx.array) else mx.array(tokens)
         parts, angles = self._plan(width, spans, tile, self.form.pads_writes)
         layers = self.weights.layers
@@ -135,7 +140,7 @@ class Rows:
         self._write(len(layers) - 1, written, parts)
 
     def recover(self) -> None:
-        """Go on without the whole forward where it failed; waits for the last one."""
+        """Go on without the whole forward where it failed; waits for the last one, so it is asked between rounds."""
         if self.whole is not None and self.whole.lost:
             _LOG.error("blocks of a forward waited a second for one another: forwards go operation by operation now")
             self.whole = None

@@ -49,6 +49,9 @@ const int capacities[] = {cache0_shape[1], cache1_shape[1], cache2_shape[1], cac
 ::tf::draft_chain<L, H, HEADS, KV, SIZE, I, V, ROWS, TAIL>(schedule, frequencies, noise, turns, eps, weights, caches,
                                                           capacities, written, scratch, tokens);
 """
+_COLDEST = 1e30
+"""Most that logits are multiplied by, so that it is a number of 32 bits."""
+
 _SCHEDULE = 2_048
 """Numbers of a schedule that go through a mailbox: 24 passes of 16 rows and more."""
 
@@ -168,7 +171,8 @@ def _compiled(memory: int) -> Kernel:
 def _schedule(passes: Sequence[Sequence[Row]], steps: int, streams: Sequence[Given], rows: int) -> bytes:
     """Numbers of 32 bits as the kernel reads them."""
     missing = plan.STREAMS - len(streams)
-    scales = [1 / stream.temperature if stream.temperature else 0.0 for stream in streams] + [0.0] * missing
+    scales = [min(1 / stream.temperature, _COLDEST) if stream.temperature else 0.0 for stream in streams]
+    scales += [0.0] * missing
     numbers, noises = [len(passes), steps], 0
     for stream in streams:
         numbers += [stream.base, -1 if stream.noise is None else noises]

@@ -15,7 +15,8 @@ __all__ = ["addresses"]
 def addresses(arrays: Sequence[mx.array]) -> mx.array:
     """Addresses of the arrays' first numbers, uint64 ``[len(arrays)]``, lazy.
 
-    They hold as long as each array is alive and is not written through MLX, which may put what is written elsewhere.
+    They hold as long as each array is alive, and MLX neither writes it nor gives it to the host to read: what is
+    written or read may then be put elsewhere.
     """
     found: mx.array = _kernel(len(arrays))(
         inputs=list(arrays),

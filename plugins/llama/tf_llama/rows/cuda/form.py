@@ -29,7 +29,8 @@ On others they may be slower than MLX's, and nobody has looked."""
 def fits(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:
     """Whether the kernels compute this shape on this device. What does not fit runs on MLX's own."""
     depths = (config.hidden, config.heads * config.head_dim, config.mlp)
-    return even(config, dtype, device) and all(plan.slices(depth, device.shared) for depth in depths)
+    slices = [plan.slices(depth, device.shared) for depth in depths]
+    return even(config, dtype, device) and all(count and count <= device.multiprocessors for count in slices)
 
 
 def even(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:

@@ -1,4 +1,4 @@
-// A whole forward in one launch: seven meetings of one grid a layer in place of ten kernels and more.
+// A whole forward in one launch: eight meetings of one grid a layer in place of ten kernels and more.
 //
 // It is made of the pieces that the kernels beside it are made of, so a row has the same bits through it as through them.
 // What it saves is time: the next product's first weights are on their way while blocks still wait for one another. Each
@@ -105,7 +105,8 @@ __device__ __forceinline__ void put_rows(const Scratch& scratch, int count, cons
 // tokens [count], where the plan has not got them -> logits [count, V]. angles [positions, SIZE], cosines, then sines. layers: a Block each; caches: of each stream
 // the addresses of its layers, [2 KV, capacity, SIZE] each, keys over values; the rows are written into them.
 // Blocks of 256 threads, one a multiprocessor; dynamic shared memory: `whole` of plan.py. Where blocks gave up waiting,
-// given_up[0] is 1 and the logits are no numbers.
+// logits are no numbers, and given_up[0] is 1; where they do so while the last ones meet, maybe only some logits are, and only
+// the next launch says so.
 template <typename S, typename Address, int STREAMS>
 __device__ __forceinline__ void run_forward(const int* tokens, const float* angles, const int* plan, const bf16* table,
                                             const Address* layers, const bf16* norm, const bf16* head,

@@ -48,8 +48,7 @@ class WholeForward:
     """Forwards of one model, of at most ``plan.ROWS`` rows and whatever streams they belong to.
 
     Launches come one after another: each is given something that the last one made, because two at once would wait
-    for each other's blocks. They write the caches in place, where MLX does not see it; so no lazy operation on a cache
-    may be left when a forward is built.
+    for each other's blocks. They write the caches in place, where MLX does not see it.
 
     Args:
         device: what it runs on.
@@ -101,7 +100,7 @@ class WholeForward:
         return bool(self._lost[0].item())
 
     def __call__(self, tokens: mx.array | Sequence[int], spans: Sequence[Span]) -> mx.array:
-        """Logits ``[R, vocab]``, lazy. Writes the caches once it is computed.
+        """Logits ``[R, vocab]``, sent off. Writes the caches.
 
         Args:
             tokens: ids, or int32 ``[R]`` where they are not known yet.
@@ -121,16 +120,11 @@ class WholeForward:
         ]
         wide, half = mx.float32, mx.bfloat16
         numbers = {"ROWS": whole.rows, "AHEAD": whole.ahead, "STAGES": whole.stages}
-        logits, self._lost, *_ = _compiled(whole.rows, whole.memory)(
+        logits, lost, *_ = _compiled(whole.rows, whole.memory)(
             inputs=[
                 *(tokens if known is None else self._nothing, angles),
-                *(
-                    self._mailbox.put(layout.packed, self._lost),
-                    weights.table,
-                    self._layers,
-                    weights.norm,
-                    weights.head.T,
-                ),
+                *(self._mailbox.put(layout.packed, self._lost), weights.table, self._layers),
+                *(weights.norm, weights.head.T),
                 *(self._eps, self._turns, self._lost, *caches),
             ],
             template=list((self._template | numbers).items()),
@@ -139,6 +133,10 @@ class WholeForward:
             output_shapes=shapes,
             output_dtypes=[half, mx.int32, half, half, wide, half, wide, wide, half, wide, half],
         )
+        # Sent at once. It knows its caches by address and keeps none alive: one that an exception left behind, and that
+        # went with somebody else's, would write where other arrays are by then.
+        mx.async_eval(logits, lost)  # type: ignore[no-untyped-call]
+        self._lost = lost
         return logits
 
 
