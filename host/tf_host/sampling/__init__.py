@@ -11,6 +11,7 @@ it is reached. Every array of a draw has a shape that the request alone decides,
 
 from tf_host.sampling.drawer import Draw, Drawer
 from tf_host.sampling.noise import noise_key
-from tf_host.sampling.sampler import NotNumbers, Sampler, WindowDraws
+from tf_host.sampling.sampler import Sampler
+from tf_host.sampling.window_draws import NotNumbers, WindowDraws
 
 __all__ = ["Draw", "Drawer", "NotNumbers", "Sampler", "WindowDraws", "noise_key"]

@@ -21,7 +21,7 @@ Kernel = Callable[..., list[mx.array]]
 COMMON = "common.cuh"
 """What all kernels begin with."""
 
-_FILES = (COMMON, "linear.cuh", "attention.cuh", "between.cuh", "meeting.cuh", "forward.cuh")
+_FILES = (COMMON, "linear.cuh", "attention.cuh", "between.cuh", "meeting.cuh", "shape.cuh", "forward.cuh")
 _CALLS = ("kernels.py", "plan.py", "forward.py", "layout.py", "turns.py", "form.py")
 _SPLITS = ("SHORT", "UNTIL_SHORT", "MIDDLE", "UNTIL_MIDDLE", "LONG")
 _WHOLE = ("#pragma once", '#include "')

@@ -20,7 +20,7 @@ from tf_llama.rows.weights import Weights
 
 __all__ = ["WholeForward"]
 
-_FILES = ("linear.cuh", "attention.cuh", "between.cuh", "meeting.cuh", "forward.cuh")
+_FILES = ("linear.cuh", "attention.cuh", "between.cuh", "meeting.cuh", "shape.cuh", "forward.cuh")
 _CACHES = tuple(f"cache{at}" for at in range(plan.STREAMS))
 _INPUTS = ("tokens", "angles", "plan", "table", "blocks", "norm", "head", "eps", "turns", "after", *_CACHES)
 _OUTPUTS = (
@@ -141,7 +141,7 @@ class WholeForward:
 
 
 def _laid(weights: Weights) -> mx.array:
-    """Addresses of all layers' weights, uint64 ``[layers, 6]``: forward.cuh's ``Block``."""
+    """Addresses of all layers' weights, uint64 ``[layers, 6]``: shape.cuh's ``Block``."""
     layers = []
     for layer in weights.layers:
         parts = [layer[name] for name in _PARTS]

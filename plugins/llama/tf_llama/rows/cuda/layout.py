@@ -25,7 +25,7 @@ class RowsLayout:
     """The rows of all spans.
 
     Attributes:
-        packed: forward.cuh's ``Plan`` and the tokens, ``BYTES`` in all.
+        packed: shape.cuh's ``Plan`` and the tokens, ``BYTES`` in all.
         sums: rows of attention's sums: of every span, its rows times the splits of its keys.
     """
 
