@@ -135,6 +135,8 @@ class Rounds:
                 sampler = stream.decoding.sampler
                 drawn.append(sampler.window(rows, len(stream.tokens), window.drafts, window.masks, window.leaves))
                 row += window.rows
+        if len(drawn) > 1 and any(window.proposal is not None for window in round.windows):
+            WindowDraws.together(drawn)
         return drawn
 
     def conclude(self, round: Round, drawn: Sequence[WindowDraws]) -> list[Landed]:

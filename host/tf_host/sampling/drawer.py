@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import mlx.core as mx
 
 from tf_host.requests import Sampling
+from tf_host.sampling.constant import constant
 from tf_host.sampling.kept_noise import KeptNoise
 from tf_host.sampling.order import Ranking
 from tf_host.sampling.penalties import Counts
@@ -147,7 +147,7 @@ class Drawer:
 
 def _from_rows(logits: mx.array, noise: mx.array, sampling: Sampling) -> mx.array:
     """Draws among all ids of the last axis, which need no order: min-p is a distance from the highest value."""
-    scores = logits / _divisor_of(sampling)
+    scores = logits / constant(_divisor(sampling))
     noisy = scores + noise
     if sampling.min_p > 0.0:
         highest = mx.max(scores, axis=-1, keepdims=True)
@@ -157,18 +157,6 @@ def _from_rows(logits: mx.array, noise: mx.array, sampling: Sampling) -> mx.arra
 
 def _divisor(sampling: Sampling) -> float:
     return max(sampling.temperature, _COLDEST)
-
-
-def _divisor_of(sampling: Sampling) -> mx.array:
-    return _lone(_divisor(sampling))
-
-
-@lru_cache(64)
-def _lone(value: float) -> mx.array:
-    """A number ``[1]`` where a GPU has it at once: what it divides by would come from the host each time."""
-    made = mx.full((64,), value)[:1]
-    mx.eval(made)
-    return made
 
 
 def _weights(values: mx.array, highest: mx.array, sampling: Sampling) -> mx.array:

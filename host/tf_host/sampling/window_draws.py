@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import cast
 
 import mlx.core as mx
 
 from tf_host.requests import TokenInfo
+from tf_host.sampling.constant import constant
 from tf_host.sampling.drawer import Draw
 from tf_host.sampling.logprobs import RowLogprobs
 
@@ -16,6 +18,17 @@ _NONE = -1
 
 class NotNumbers(ArithmeticError):
     """Logits of which nothing can be drawn."""
+
+
+class _Told:
+    """Whole numbers that are read once."""
+
+    def __init__(self, array: mx.array) -> None:
+        self.array = array
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        return cast(list[int], self.array.tolist())
 
 
 class WindowDraws:
@@ -31,18 +44,23 @@ class WindowDraws:
         self, draws: Sequence[Draw] | mx.array, sound: mx.array, logprobs: Sequence[RowLogprobs] | None
     ) -> None:
         self._draws = draws
-        if isinstance(draws, mx.array):
-            # One array, since each that is read takes a GPU a tenth of a millisecond.
-            self._told = mx.where(sound, draws.astype(mx.int32), _NONE)
-        else:
-            self._told = mx.where(sound, 0, _NONE)
+        # One array, since each that is read takes a GPU a tenth of a millisecond.
+        known = draws.astype(mx.int32) if isinstance(draws, mx.array) else constant(0, mx.int32)
+        self._told, self._first = _Told(mx.where(sound, known, constant(_NONE, mx.int32))), 0
         self._logprobs = logprobs
-        self._read: list[int] | None = None
+
+    @staticmethod
+    def together(draws: Sequence[WindowDraws]) -> None:
+        """Read these as one array. Not where a round is queued behind theirs: what is copied waits for that, too."""
+        told, first = _Told(mx.concatenate([each._told.array for each in draws])), 0
+        for each in draws:
+            rows = each._told.array.shape[0]
+            each._told, each._first, first = told, first, first + rows
 
     def arrays(self) -> list[mx.array]:
         """What a round has to evaluate."""
         drawn = [] if isinstance(self._draws, mx.array) else [array for draw in self._draws for array in draw.arrays()]
-        return [self._told, *drawn, *(array for row in self._logprobs or () for array in row.arrays())]
+        return [self._told.array, *drawn, *(array for row in self._logprobs or () for array in row.arrays())]
 
     def next_token(self) -> mx.array | None:
         """The only row's token as a lazy array ``[1]``, or ``None`` where it must be read first."""
@@ -57,11 +75,10 @@ class WindowDraws:
         Raises:
             NotNumbers: its logits are none, as those of broken weights or of a failed forward.
         """
-        told = self._read or cast(list[int], self._told.tolist())
-        self._read = told
-        if told[row] == _NONE:
+        token = self._told.numbers[self._first + row]
+        if token == _NONE:
             raise NotNumbers("the model's logits are not numbers")
-        return told[row] if isinstance(self._draws, mx.array) else self._draws[row].token()
+        return token if isinstance(self._draws, mx.array) else self._draws[row].token()
 
     def info(self, row: int, token: int, source: str) -> TokenInfo:
         """What the client is told of the token after row ``row``."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.host.sampling import reference
 from tf_host.requests import Sampling
-from tf_host.sampling import Drawer, NotNumbers, Sampler
+from tf_host.sampling import Drawer, NotNumbers, Sampler, WindowDraws
 from tf_plugins.types import Leaf
 
 VOCAB, PADDED = 300, 320
@@ -209,3 +209,27 @@ def test_nan_in_the_padding_of_a_head_is_of_no_matter() -> None:
     logits = mx.where(mx.arange(PADDED) >= VOCAB, mx.array(mx.nan, mx.bfloat16), rows(1))
     sampler = Sampler(Drawer(VOCAB, PADDED), Sampling(seed=1), [1])
     assert sampler.window(logits, 1).token(0) == sampler.window(rows(1), 1).token(0)
+
+
+@pytest.mark.parametrize("kinds", [("greedy", "temperature"), ("top-p", "greedy", "greedy, penalties")])
+def test_draws_of_several_streams_are_read_as_one_array(kinds: tuple[str, ...]) -> None:
+    def made() -> list[WindowDraws]:
+        drawer, found = Drawer(VOCAB, PADDED), []
+        for seed, kind in enumerate(kinds):
+            logits = rows(3 + seed, seed)
+            broken = mx.where(mx.arange(3 + seed)[:, None] == 1 + seed, mx.array(mx.nan, mx.bfloat16), logits)
+            sampler = Sampler(drawer, Sampling(seed=seed, **KINDS[kind]), [1])
+            found.append(sampler.window(broken, 1, tuple(range(2, 4 + seed))))
+        return found
+
+    alone, beside = made(), made()
+    WindowDraws.together(beside)
+    mx.eval([draws.arrays() for draws in (*alone, *beside)])
+    assert len({id(draws.arrays()[0]) for draws in beside}) == 1
+    for seed, (one, other) in enumerate(zip(alone, beside, strict=True)):
+        for row in range(3 + seed):
+            if row == 1 + seed:
+                with pytest.raises(NotNumbers):
+                    other.token(row)
+            else:
+                assert other.token(row) == one.token(row)

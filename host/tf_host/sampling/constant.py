@@ -1,0 +1,16 @@
+"""Numbers that every draw needs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import mlx.core as mx
+
+
+@lru_cache(64)
+def constant(value: float, dtype: mx.Dtype = mx.float32) -> mx.array:
+    """A number ``[1]`` in a GPU's own memory. One that is made for a draw comes from the host, and the GPU waits for it."""
+    # A view of more: MLX puts arrays of up to 8 bytes where device and host share them.
+    made = mx.full((64,), value, dtype)[:1]
+    mx.eval(made)
+    return made
