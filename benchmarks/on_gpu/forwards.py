@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.inprocess.rounds import ms
+from benchmarks.on_gpu.arguments import arguments
 from benchmarks.on_gpu.pairs_here import folders
 from benchmarks.on_gpu.results import Sink
 from tf_host.cli.leaving import leave
@@ -23,23 +23,20 @@ SPANS = {"1 row": (1,), "4 rows": (4,), "9 rows": (9,), "16 rows": (16,), "4 str
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Time every forward of ``SPANS`` both ways and record it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "target")
     add = parser.add_argument
-    add("results", type=Path)
-    add("work", type=Path)
-    add("target")
     add("--layers", type=int, help="fewer than the shape has")
     options = parser.parse_args(argv)
     sink = Sink(options.results, f"forward {options.target}")
     rows, whole, layout = _model(folders(options.work)[options.target], options.layers)
     for name, counts in SPANS.items():
-        logits = []
+        bits = []
         for way, used in (("one launch", whole), ("by operations", None)):
             rows.whole = used
-            logits.append(_logits(rows, layout, counts))
+            bits.append(_bits(rows, layout, counts))
             times = _read_back(rows, layout, counts)
             sink.write("forward", what=name, way=way, queued_ms=_queued(rows, layout, counts), **times)
-        sink.write("bits", what=name, equal=_equal(*logits))
+        sink.write("bits", what=name, equal=bits[0] == bits[1])
     return 0
 
 
@@ -100,12 +97,11 @@ def _spans(layout: Any, counts: Sequence[int]) -> list[Any]:
     return spans
 
 
-def _logits(rows: Any, layout: Any, counts: Sequence[int]) -> Any:
-    import mlx.core as mx
+def _bits(rows: Any, layout: Any, counts: Sequence[int]) -> bytes:
+    """A digest of a forward's logits."""
+    from tf_llama.checks.bits import digest
 
-    logits = rows.decode(list(range(1, 1 + sum(counts))), _spans(layout, counts), 16)
-    mx.eval(logits)
-    return logits
+    return digest([rows.decode(list(range(1, 1 + sum(counts))), _spans(layout, counts), 16)])
 
 
 def _read_back(rows: Any, layout: Any, counts: Sequence[int], times: int = 24) -> dict[str, float]:
@@ -138,12 +134,6 @@ def _queued(rows: Any, layout: Any, counts: Sequence[int], times: int = 24) -> f
         send(drawn)
     mx.eval(drawn)
     return ms((time.perf_counter() - began) / times)
-
-
-def _equal(some: Any, others: Any) -> bool:
-    import mlx.core as mx
-
-    return bool(mx.array_equal(some.view(mx.uint16), others.view(mx.uint16)).item())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Any
 from benchmarks.inprocess.replies import oracle, spread
 from benchmarks.inprocess.rounds import rounds
 from benchmarks.laid import PLUGINS
+from benchmarks.on_gpu.arguments import arguments
 from benchmarks.on_gpu.pairs_here import environment, folders
 from benchmarks.on_gpu.results import Sink, left
 from tf_host.cli.leaving import leave
@@ -24,12 +24,8 @@ BESIDE = {3: (3, 2, 1), 5: (3, 3, 2, 1, 1), 8: (3, 2, 1, 1)}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the parts that the time allows, the most wanted first."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "target", "drafter")
     add = parser.add_argument
-    add("results", type=Path)
-    add("work", type=Path)
-    add("target")
-    add("drafter")
     add("--parts", default="rounds,spread,oracle")
     add("--tokens", type=int, default=96)
     add("--prompts", type=int, default=6)

@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from benchmarks.laid import PLUGINS
+from benchmarks.on_gpu.arguments import arguments
 from benchmarks.on_gpu.pairs_here import environment, folders
 from benchmarks.on_gpu.results import Sink, end_with_what_was_started, left
 from benchmarks.on_gpu.windows import collect, prompts
@@ -20,12 +20,8 @@ from tf_host.bench.windows import Plan
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve and record; ``--part`` chooses what."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "target", "drafter")
     add = parser.add_argument
-    add("results", type=Path)
-    add("work", type=Path)
-    add("target")
-    add("drafter")
     add("--part", choices=("drafted", "undrafted"), required=True)
     add("--windows", type=int, default=8)
     add("--tokens", type=int, default=128)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.laid import module
+from benchmarks.on_gpu.arguments import arguments
 from benchmarks.on_gpu.pairs_here import folders
 from benchmarks.on_gpu.results import Sink, left
 from benchmarks.on_gpu.windows import prompts
@@ -18,11 +18,8 @@ from tf_host.cli.leaving import leave
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Generate and record."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, "target")
     add = parser.add_argument
-    add("results", type=Path)
-    add("work", type=Path)
-    add("target")
     add("drafters", nargs="+")
     add("--tokens", type=int, default=128)
     add("--prompts", type=int, default=8)

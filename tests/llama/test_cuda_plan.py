@@ -51,15 +51,15 @@ def test_a_depth_that_does_not_divide_has_no_slices() -> None:
 @pytest.mark.parametrize("depth", [576, 1_536, 4_096, 5_120])
 @pytest.mark.parametrize("rows", plan.WIDTHS)
 def test_a_whole_forward_uses_the_memory_that_there_is(rows: int, depth: int, size: int) -> None:
-    whole = plan.whole(rows, depth, size, H200.shared)
-    assert whole is not None
+    found = plan.width(rows, depth, size, H200.shared)
+    assert found is not None
     stage = 2 * 32 * (size * 2 + 16)  # keys and values
-    ring = 8 * (rows * 20 * 4 + whole.ahead * 16 * plan.RUN * 2)
-    assert ring + max(rows * (depth * 2 + 16), whole.stages * stage) <= whole.memory
-    assert whole.memory + 768 <= H200.shared
-    assert whole.stages >= 2
-    assert whole.ahead >= plan.AHEAD
-    assert plan.whole(rows, 12_000, size, H200.shared) is None or rows == 8
+    ring = 8 * (rows * 20 * 4 + found.ahead * 16 * plan.RUN * 2)
+    assert ring + max(rows * (depth * 2 + 16), found.stages * stage) <= found.memory
+    assert found.memory + 768 <= H200.shared
+    assert found.stages >= 2
+    assert found.ahead >= plan.AHEAD
+    assert plan.width(rows, 12_000, size, H200.shared) is None or rows == 8
 
 
 def test_a_rows_layout_says_where_every_row_is() -> None:

@@ -44,9 +44,10 @@ __device__ __forceinline__ void put_rows(const Scratch& scratch, int count, cons
   }
 }
 
-// tokens [count], where the plan has not got them -> logits [count, V]. angles [positions, SIZE], cosines, then sines. layers: a Block each; caches: of each stream
-// the addresses of its layers, [2 KV, capacity, SIZE] each, keys over values; the rows are written into them.
-// Blocks of 256 threads, one a multiprocessor; dynamic shared memory: `whole` of plan.py. Where blocks gave up waiting,
+// tokens [count], where the plan has not got them -> logits [count, V]. angles [positions, SIZE], cosines, then sines. layers: a
+// Block each; caches: of each stream the addresses of its layers, [2 KV, capacity, SIZE] each, keys over values; the rows are
+// written into them.
+// Blocks of 256 threads, one a multiprocessor; dynamic shared memory: `width` of plan.py. Where blocks gave up waiting,
 // logits are no numbers, and given_up[0] is 1; where they do so while the last ones meet, maybe only some logits are, and only
 // the next launch says so.
 template <typename S, typename Address, int STREAMS>

@@ -67,8 +67,8 @@ class WholeForward:
         depths = (config.hidden, config.heads * config.head_dim, config.mlp)
         slices = [plan.slices(depth, device.shared) or 0 for depth in depths]
         self._most_slices = max(slices[1:])
-        self._width, self._inner, self._heads = config.hidden, config.mlp, config.heads
-        self._size = config.head_dim
+        self._hidden, self._inner = config.hidden, config.mlp
+        self._heads, self._size = config.heads, config.head_dim
         self._template = {
             "D": config.hidden,
             "HEADS": config.heads,
@@ -81,8 +81,8 @@ class WholeForward:
             "DOWN_SLICES": slices[2],
         }
         deepest = max(depth // count for depth, count in zip(depths, slices, strict=True))
-        wholes = [plan.whole(rows, deepest, config.head_dim, device.shared) for rows in plan.WIDTHS]
-        self._wholes = [whole for whole in wholes if whole is not None]
+        widths = [plan.width(rows, deepest, config.head_dim, device.shared) for rows in plan.WIDTHS]
+        self._widths = [width for width in widths if width is not None]
         self._eps, self._turns = number(config.eps), mx.zeros((_TURNS,), mx.int32)
         self._lost = self._nothing = mx.zeros((_LOST,), mx.int32)
         mx.eval(self._turns, self._lost)
@@ -108,19 +108,19 @@ class WholeForward:
         """
         known = None if isinstance(tokens, mx.array) else tokens
         layout, count = RowsLayout.of(spans, known), sum(span.rows for span in spans)
-        whole = next(whole for whole in self._wholes if whole.rows >= count)
+        width = next(width for width in self._widths if width.rows >= count)
         caches = [_where(span.cache) for span in spans]
         caches += caches[-1:] * (plan.STREAMS - len(caches))
-        weights, width = self._weights, self._heads * self._size
+        weights, asked = self._weights, self._heads * self._size
         angles = self._angles.up_to(max(span.written.stop for span in spans) - 1)
         shapes = [
-            *((count, weights.head.shape[1]), (_LOST,), (count, self._width), (count, self._width)),
-            *((count, -(-self._width // 256)), (count, width), (layout.sums, width), (layout.sums, self._heads, 2)),
-            *((count, width), (self._most_slices, count, self._width), (count, self._inner)),
+            *((count, weights.head.shape[1]), (_LOST,), (count, self._hidden), (count, self._hidden)),
+            *((count, -(-self._hidden // 256)), (count, asked), (layout.sums, asked), (layout.sums, self._heads, 2)),
+            *((count, asked), (self._most_slices, count, self._hidden), (count, self._inner)),
         ]
         wide, half = mx.float32, mx.bfloat16
-        numbers = {"ROWS": whole.rows, "AHEAD": whole.ahead, "STAGES": whole.stages}
-        logits, lost, *_ = _compiled(whole.rows, whole.memory)(
+        numbers = {"ROWS": width.rows, "AHEAD": width.ahead, "STAGES": width.stages}
+        logits, lost, *_ = _compiled(width.rows, width.memory)(
             inputs=[
                 *(tokens if known is None else self._nothing, angles),
                 *(self._mailbox.put(layout.packed, self._lost), weights.table, self._layers),

@@ -9,7 +9,7 @@ namespace tf {
 
 // A product of rows [.., depth] and weights [outputs, depth], as one launch or as a part of one.
 //
-// groups: 0 where a tile has 16 outputs in a row. Else each has eight and the eight that stand half a group further on:
+// group: 0 where a tile has 16 outputs in a row. Else each has eight and the eight that stand half a group further on:
 // of all outputs gate and up, of a head's the numbers that are turned together.
 struct Cut {
   int outputs, depth, slices, group;

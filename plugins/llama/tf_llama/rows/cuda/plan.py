@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    *("AHEAD", "LONG", "MIDDLE", "ROWS", "RUN", "SHORT", "STREAMS", "UNTIL_MIDDLE", "UNTIL_SHORT", "WIDTHS", "Whole"),
-    *("held", "slices", "splits", "whole"),
+    *("AHEAD", "LONG", "MIDDLE", "ROWS", "RUN", "SHORT", "STREAMS", "UNTIL_MIDDLE", "UNTIL_SHORT", "WIDTHS", "Width"),
+    *("held", "slices", "splits", "width"),
 ]
 
 ROWS = 16
@@ -39,11 +39,11 @@ SHORT, UNTIL_SHORT, MIDDLE, UNTIL_MIDDLE, LONG = 64, 512, 128, 2_048, 512
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """How a whole forward of one width uses shared memory.
+class Width:
+    """How whole forwards of up to so many rows use shared memory.
 
     Attributes:
-        rows: of the width.
+        rows: that there is room for.
         ahead: runs that a warp has under way.
         stages: keys under way, by the 32.
         memory: bytes of dynamic shared memory.
@@ -60,11 +60,11 @@ def held(depth: int) -> int:
     return _ring(ROWS, AHEAD) + _kept(ROWS, depth)
 
 
-def whole(rows: int, depth: int, size: int, shared: int) -> Whole | None:
+def width(rows: int, depth: int, size: int, shared: int) -> Width | None:
     """A whole forward's use of shared memory; ``None`` where it does not fit.
 
     Args:
-        rows: of its width.
+        rows: that it has room for.
         depth: the longest that a block keeps of a row.
         size: numbers of a head.
         shared: bytes that a block may have.
@@ -74,7 +74,7 @@ def whole(rows: int, depth: int, size: int, shared: int) -> Whole | None:
     for ahead in range(_MOST_AHEAD, 3, -1):
         memory = _ring(rows, ahead) + kept
         if memory <= shared - _STATIC:
-            return Whole(rows, ahead, min(_MOST_STAGES, kept // stage), memory)
+            return Width(rows, ahead, min(_MOST_STAGES, kept // stage), memory)
     return None
 
 
