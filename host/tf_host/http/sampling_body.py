@@ -32,7 +32,7 @@ class SamplingBody(Body):
     top_p: Number | None = Field(None, gt=0, le=1, description="1 is off")
     top_k: Whole | None = Field(None, ge=-1, description="0, -1 and numbers past the vocabulary are off")
     min_p: Number | None = Field(None, ge=0, le=1, description="0 is off")
-    repetition_penalty: Number | None = Field(None, gt=0, le=100, description="over prompt and reply; 1 is off")
+    repetition_penalty: Number | None = Field(None, ge=0.01, le=100, description="over prompt and reply; 1 is off")
     presence_penalty: Number | None = Field(None, ge=-2, le=2, description="over the reply; 0 is off")
     frequency_penalty: Number | None = Field(None, ge=-2, le=2, description="over the reply; 0 is off")
     logit_bias: LogitBias = Field({}, description="numbers from -100 to 100 by token id, added to the logits")

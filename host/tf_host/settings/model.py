@@ -197,10 +197,10 @@ class ServerSettings(BaseSettings):
     repetition_penalty: float | None = setting(
         None,
         "default repetition penalty; 1 is off",
-        expected="a number above 0",
+        expected="a number from 0.01 to 100",
         metavar="X",
-        gt=0,
-        allow_inf_nan=False,
+        ge=0.01,
+        le=100,
     )
     presence_penalty: float | None = setting(
         None, "default presence penalty; 0 is off", expected="a number from -2 to 2", metavar="X", ge=-2, le=2

@@ -20,7 +20,7 @@ WRONG: list[tuple[str, Any]] = [
     *(("top_p", value) for value in (0, 1.5, -0.1, "1", True, float("nan"))),
     *(("top_k", value) for value in (-2, "5", True, 1.5, 1 << 63, 10**309)),
     *(("min_p", value) for value in (-0.1, 1.1, True, "0")),
-    *(("repetition_penalty", value) for value in (0, -1, True, "1")),
+    *(("repetition_penalty", value) for value in (0, 1e-300, -1, True, "1")),
     *(("presence_penalty", value) for value in (-2.1, 3, True)),
     *(("frequency_penalty", value) for value in (-2.1, 3, "0")),
     *(("seed", value) for value in (1.5, "1", True, 1 << 64, -(1 << 63) - 1)),

@@ -66,7 +66,7 @@ def test_limits_of_numbers_are_in_the_table() -> None:
     for name in numbers:
         field = ChatBody.model_fields[name]
         limits = [getattr(one, kind) for one in field.metadata for kind in ("ge", "gt", "le") if hasattr(one, kind)]
-        assert [float(number) for number in re.findall(r"-?\d+", values[name])] == limits, name
+        assert [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", values[name])] == limits, name
 
 
 def test_options_that_pass_are_named() -> None:
