@@ -25,6 +25,8 @@ class DraftRequest:
         end_ids: tokens after which a draft stops; empty under ``ignore_eos``.
         alternatives: most other tokens that can be verified in each draft's place: 3, or 0 where the target takes
             none.
+        least: below it, the chance that all of a draft's tokens stand no longer pays for the next one. A proposer that
+            knows its own probabilities may end a draft with the first token where their product is less.
     """
 
     stream: int
@@ -35,6 +37,7 @@ class DraftRequest:
     position: int
     end_ids: frozenset[int] = frozenset()
     alternatives: int = 0
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,14 @@ class Draft:
         alternatives: for each of the first places, or for all of them, other ids than the draft's, the likeliest
             first: at most ``DraftRequest.alternatives``, each once and below the vocabulary size; an end token may be
             one. The host verifies those that pay.
+        probabilities: for every draft, or not at all: what the proposer itself takes for the probability of the draft
+            and then of each of its alternatives, once the drafts before stand. The host learns what such numbers are
+            worth from what became of earlier ones, and verifies what pays by them.
     """
 
     tokens: tuple[int, ...]
     alternatives: tuple[tuple[int, ...], ...] = ()
+    probabilities: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

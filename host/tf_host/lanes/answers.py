@@ -43,9 +43,10 @@ def costs(answer: Any) -> Costs:
 
 
 def draft(answer: Any) -> Draft:
-    """Tokens and alternatives as whole numbers."""
+    """Tokens and alternatives as whole numbers, probabilities as floats."""
     places = tuple(tuple(map(operator.index, place)) for place in getattr(answer, "alternatives", ()))
-    return Draft(tuple(map(operator.index, answer.tokens)), places)
+    known = tuple(tuple(map(float, place)) for place in getattr(answer, "probabilities", ()))
+    return Draft(tuple(map(operator.index, answer.tokens)), places, known)
 
 
 def wrong(draft: Draft, request: DraftRequest, vocab: int) -> str:
@@ -65,4 +66,13 @@ def wrong(draft: Draft, request: DraftRequest, vocab: int) -> str:
             return f"{len(place)} alternatives of at most {request.alternatives}"
         if len({token, *place}) <= len(place):
             return "an alternative that stands twice, or that is the draft"
-    return ""
+    return _wrong_probabilities(draft) if draft.probabilities else ""
+
+
+def _wrong_probabilities(draft: Draft) -> str:
+    given = [len(place) for place in draft.probabilities]
+    places = (*draft.alternatives, *((),) * (len(draft.tokens) - len(draft.alternatives)))
+    if given != (wanted := [1 + len(place) for place in places]):
+        return f"{given} probabilities, and its drafts and alternatives are {wanted}"
+    strange = [each for place in draft.probabilities for each in place if not 0 <= each <= 1]
+    return f"a probability of {strange[0]!r}" if strange else ""

@@ -68,13 +68,15 @@ class StreamView:
 class Offer:
     """A valid proposal: ``tokens`` drafts for ``stream`` by the proposer of that index (or ``FORCED``).
 
-    ``beside`` has how many alternatives it gives in each draft's place, for the first places or for all.
+    ``beside`` has how many alternatives it gives in each draft's place, for the first places or for all;
+    ``probabilities`` what it says of every draft and its alternatives, or nothing.
     """
 
     stream: int
     proposer: int
     tokens: int
     beside: tuple[int, ...] = ()
+    probabilities: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,9 @@ class Depths(Protocol):
 
     def choose(self, stream: StreamView, proposer: int) -> int:
         """Most drafts to ask of this proposer now, after ``plan``; 0 does not ask it."""
+
+    def least(self, stream: StreamView, proposer: int) -> float:
+        """The chance of all of a draft's tokens below which the next one does not pay; asked after ``choose``."""
 
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
         """What of each offer is verified, by stream; no entry is all of its drafts and no alternative."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from tf_host.lanes.depths import FORCED, MOST_DRAFTS, READING, Cut, Depths, DraftSample, Offer, StreamView
 from tf_host.lanes.sources import Source
@@ -19,12 +20,14 @@ GRAMMAR = "grammar"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A draft to verify, what may stand in its places, and whose it is (``proposer`` is an index, or ``FORCED``)."""
+    """A draft to verify, what may stand in its places, what its proposer says of the chances of either, and whose it is
+    (``proposer`` is an index, or ``FORCED``)."""
 
     proposer: int
     source: str
     tokens: tuple[int, ...]
     alternatives: tuple[tuple[int, ...], ...] = ()
+    probabilities: tuple[tuple[float, ...], ...] = ()
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -33,7 +36,7 @@ class Proposal:
 
     def offer(self, stream: int) -> Offer:
         """As depths see it."""
-        return Offer(stream, self.proposer, len(self.tokens), tuple(map(len, self.alternatives)))
+        return Offer(stream, self.proposer, len(self.tokens), tuple(map(len, self.alternatives)), self.probabilities)
 
     def cut(self, cut: Cut | None, most: int) -> Proposal:
         """What of it is verified: at most ``most`` rows, of alternatives the first places' first."""
@@ -115,7 +118,8 @@ class Drafting:
             if limit > 0 and source.serves(stream.number):
                 limit = min(limit, self._depths.choose(view, source.index))
                 if limit > 0:
-                    requests.append(_request(stream, limit, self._alternatives))
+                    least = self._depths.least(view, source.index)
+                    requests.append(_request(stream, limit, self._alternatives, least))
         return requests
 
     def _ask(
@@ -135,7 +139,8 @@ class Drafting:
         seconds = time.perf_counter() - started
         for request, draft in zip(requests, drafts, strict=True):
             if draft.tokens:
-                found[request.stream] = Proposal(source.index, source.name, draft.tokens, draft.alternatives)
+                given = draft.tokens, draft.alternatives, draft.probabilities
+                found[request.stream] = Proposal(source.index, source.name, *given)
         self._record(source, requests, drafts, views, seconds)
 
     def _record(
@@ -178,7 +183,7 @@ def _reading(source: Source, requests: Sequence[DraftRequest], views: Mapping[in
     return any(views[request.stream].unread[source.index] > READING for request in requests)
 
 
-def _request(stream: Stream, most: int, alternatives: int) -> DraftRequest:
+def _request(stream: Stream, most: int, alternatives: int, least: float) -> DraftRequest:
     sampling = stream.request.sampling
     return DraftRequest(
         stream=stream.number,
@@ -189,6 +194,7 @@ def _request(stream: Stream, most: int, alternatives: int) -> DraftRequest:
         position=len(stream.tokens),
         end_ids=stream.request.end_ids,
         alternatives=alternatives,
+        least=least,
     )
 
 
@@ -212,10 +218,21 @@ def _cut_by_grammar(stream: Stream, found: dict[int, Proposal]) -> None:
     tokens = proposal.tokens
     try:
         allowed = grammar.allowed_prefix(tokens)
-        alternatives = tuple(
-            tuple(other for other in place if grammar.allowed_prefix((*tokens[:at], other)) > at)
+        stand = [
+            [n for n, other in enumerate(place) if grammar.allowed_prefix((*tokens[:at], other)) > at]
             for at, place in enumerate(proposal.alternatives[:allowed])
-        )
+        ]
     except Exception as error:
         raise StreamFault(stream, error) from error
-    found[stream.number] = Proposal(proposal.proposer, proposal.source, tokens[:allowed], alternatives)
+    found[stream.number] = replace(
+        proposal,
+        tokens=tokens[:allowed],
+        alternatives=tuple(
+            tuple(place[n] for n in some) for place, some in zip(proposal.alternatives, stand, strict=False)
+        ),
+        probabilities=tuple(
+            (known[0], *(known[1 + n] for n in some))
+            for known, some in zip_longest(proposal.probabilities[:allowed], stand, fillvalue=())
+            if known
+        ),
+    )

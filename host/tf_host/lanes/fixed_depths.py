@@ -28,6 +28,9 @@ class FixedDepths:
     def choose(self, stream: StreamView, proposer: int) -> int:
         return self._depths[min(proposer, len(self._depths) - 1)]
 
+    def least(self, stream: StreamView, proposer: int) -> float:
+        return 0.0
+
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
         if not self._beside:
             return {}
