@@ -15,10 +15,19 @@ import pytest
 
 from tests.docs.pages import DOCS, blocks
 from tests.e2e.serving import BLAS, free_port
-from tests.examples.installing import bytes_model, environment
+from tests.examples.installing import bytes_model, environment, run
 
 GUIDE = DOCS / "guides" / "write-a-proposer.md"
 MODULE = "tf_plugin_lookback.py"
+
+DRAFT = """
+import json, sys
+from tf_plugin_counting import Counting
+from tf_plugins.testing.opened import request
+asked = request(1, b"the cat, the dog, the cat, th", alternatives=3, least=float(sys.argv[1]))
+[draft] = Counting(4).propose([asked])
+print(json.dumps([bytes(draft.tokens).decode(), draft.alternatives, draft.probabilities]))
+"""
 
 WRAPPERS = {
     "python": 'exec "{python}" "$@"',
@@ -85,6 +94,19 @@ class Reader:
 def test_the_module_has_60_lines() -> None:
     (module,) = blocks(GUIDE, f"python {MODULE}")
     assert len(module.text.splitlines()) <= 60
+
+
+def test_the_one_that_says_how_likely_it_is_passes_the_kit(tmp_path: Path) -> None:
+    for name in (MODULE, "tf_plugin_counting.py", "test_counting.py"):
+        (block,) = blocks(GUIDE, f"python {name}")
+        (tmp_path / name).write_text(block.text)
+    env = environment(tmp_path, tmp_path / "cache")
+    output = run("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", cwd=tmp_path, env=env)
+    assert " passed" in output
+    # "th" went on with "e" in all of 3 times, and "e " with "c" in 2 and with "d" in 1.
+    whole, early = (json.loads(run("-c", DRAFT, least, cwd=tmp_path, env=env)) for least in ("0", "0.3"))
+    assert whole == ["e ca", [[], [], [100], []], [[0.75], [0.75], [0.5, 0.25], [2 / 3]]]
+    assert early == ["e c", whole[1][:3], whole[2][:3]]
 
 
 @pytest.mark.slow

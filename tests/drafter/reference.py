@@ -17,7 +17,7 @@ from tf_llama.rows.cuda.processor import Processor
 class ReferenceKernel:
     """As ``tf_llama.drafter.cuda.kernel.DraftKernel``, and as strict about what it is given.
 
-    ``values`` has what the last launch chose ids by, by stream and step.
+    ``values`` has what the last launch chose ids by, by stream and step, and ``shares`` all ids' probabilities.
     """
 
     gives_up = False
@@ -26,6 +26,7 @@ class ReferenceKernel:
         self.rows = plan.rows(config, device.shared) or 0
         self.launches: list[list[list[Row]]] = []
         self.values: dict[tuple[int, int], list[float]] = {}
+        self.shares: dict[tuple[int, int], list[float]] = {}
         assert frequencies.shape == (config.head_dim // 2,)
         assert frequencies.dtype == mx.float32
         self._config, self._stacks, self._frequencies = config, stacks, frequencies
@@ -35,28 +36,36 @@ class ReferenceKernel:
         assert 1 <= len(streams) <= plan.STREAMS
         self.launches.append([list(one) for one in passes])
         self.values.clear()
+        self.shares.clear()
         steps = 1 + max(row.draw for one in passes for row in one)
         lanes = config.layers * 2 * config.kv_heads
         for stream in streams:
             assert stream.cache.shape[::2] == (lanes, config.head_dim)
             assert (stream.noise is not None) == bool(stream.temperature)
         self._written = [mx.zeros((lanes, plan.TAIL, config.head_dim), mx.bfloat16) for _ in streams]
-        drafts = [[[0] * plan.BEST for _ in range(steps)] for _ in range(plan.STREAMS)]
-        last = [0] * len(streams)
+        drafts = [[[-1] * plan.BEST for _ in range(steps)] for _ in range(plan.STREAMS)]
+        shares = [[[0.0] * plan.BEST for _ in range(steps)] for _ in range(plan.STREAMS)]
+        last, stands = [0] * len(streams), [1.0] * len(streams)
         for rows in passes:
             assert 1 <= len(rows) <= self.rows
+            if all(row.token < 0 and stands[row.stream] < streams[row.stream].least for row in rows):
+                break
             hidden = [self._stacks.table[last[row.stream] if row.token < 0 else row.token] for row in rows]
             found = self._forward(mx.stack(hidden).astype(mx.float32), rows, streams)
             for row, logits in zip(rows, found, strict=True):
                 if row.draw >= 0:
-                    stream = streams[row.stream]
+                    stream, known = streams[row.stream], _softmax(logits).tolist()
                     if stream.noise is not None:
                         logits = logits * (1 / stream.temperature) + stream.noise[row.draw]
                     values = self.values[row.stream, row.draw] = logits.tolist()
-                    drafts[row.stream][row.draw] = _best(values)
-                    last[row.stream] = drafts[row.stream][row.draw][0]
-        flat = [token for stream in drafts for step in stream for token in step]
-        return mx.array([*flat, int(self.gives_up)], mx.int32), self._written
+                    self.shares[row.stream, row.draw] = known
+                    best = drafts[row.stream][row.draw] = _best(values)
+                    shares[row.stream][row.draw] = [known[id] if id >= 0 else 0.0 for id in best]
+                    last[row.stream] = best[0]
+                    stands[row.stream] *= known[best[0]]
+        bits = mx.array(shares).flatten().view(mx.int32)
+        flat = mx.array(drafts).flatten()
+        return mx.concatenate([flat, bits, mx.array([int(self.gives_up)])]).astype(mx.int32), self._written
 
     def _forward(self, hidden: mx.array, rows: Sequence[Row], streams: Sequence[Given]) -> mx.array:
         config, stacks = self._config, self._stacks
@@ -99,6 +108,10 @@ def _best(values: list[float]) -> list[int]:
     """Ids of the greatest values, of equal ones the lowest first; -1 where there are no more."""
     ids = sorted(range(len(values)), key=lambda id: -values[id])[: plan.BEST]
     return ids + [-1] * (plan.BEST - len(ids))
+
+
+def _softmax(logits: mx.array) -> mx.array:
+    return mx.softmax(logits)
 
 
 def _wide(weight: mx.array) -> mx.array:

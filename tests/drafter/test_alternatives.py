@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
+from operator import mul
 
 import mlx.core as mx
 import pytest
@@ -53,8 +55,47 @@ def test_there_are_as_many_as_asked_for_and_no_more_than_a_step_gives(
     whole = asked(through_kernel, 3, temperature=temperature)
     for alternatives in (1, 2, 9):
         draft = asked(through_kernel, alternatives, temperature=temperature)
-        assert draft == Draft(whole.tokens, tuple(others[:alternatives] for others in whole.alternatives))
-    assert asked(through_kernel, 0, temperature=temperature) == Draft(whole.tokens)
+        others = tuple(others[:alternatives] for others in whole.alternatives)
+        assert draft == Draft(whole.tokens, others, tuple(shares[: 1 + alternatives] for shares in whole.probabilities))
+    alone = tuple(shares[:1] for shares in whole.probabilities)
+    assert asked(through_kernel, 0, temperature=temperature) == Draft(whole.tokens, (), alone)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_they_and_the_drafts_have_their_probabilities(through_kernel: LlamaDrafter, temperature: float) -> None:
+    """By the softmax of MLX's logits, whatever the temperature is."""
+    draft = asked(through_kernel, 3, seed=4, temperature=temperature)
+    chain = through_kernel._running
+    logits = _logits(chain._form, chain._forward, [*CONTEXT, *draft.tokens[:-1]])[-8:].astype(mx.float32)
+    places = zip(draft.tokens, draft.alternatives, draft.probabilities, mx.softmax(logits, axis=-1), strict=True)
+    for token, others, shares, wanted in places:
+        assert list(shares) == pytest.approx([wanted[id].item() for id in (token, *others)], rel=0.2, abs=0.01)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_a_chain_ends_once_what_stands_is_unlikely(through_kernel: LlamaDrafter, temperature: float) -> None:
+    whole = asked(through_kernel, 3, temperature=temperature)
+    chances = list(accumulate((share for share, *_ in whole.probabilities), mul))
+    for length in (1, 2, 5):
+        least = chances[length - 1] * 1.01
+        ended = asked(through_kernel, 3, temperature=temperature, least=least)
+        first = 1 + next(at for at, chance in enumerate(chances) if chance < least)
+        assert ended == Draft(whole.tokens[:first], whole.alternatives[:first], whole.probabilities[:first])
+        assert len(ended.tokens) <= length
+
+
+def test_each_stream_of_a_launch_has_its_own_end(through_kernel: LlamaDrafter) -> None:
+    """What one has behind its end, while another goes on, is not told, and read again."""
+    whole = asked(through_kernel, 0)
+    least = whole.probabilities[0][0] * 1.01
+    contexts = {1: CONTEXT, 2: [*CONTEXT]}
+    for stream, context in contexts.items():
+        through_kernel.open(stream, context, 100)
+    short, long = through_kernel.propose([request(1, contexts[1], 8, least=least), request(2, contexts[2], 8)])
+    assert short == Draft(whole.tokens[:1], (), whole.probabilities[:1])
+    assert long == whole
+    longer = [*CONTEXT, *whole.tokens[:3], 9]
+    assert through_kernel.propose([request(1, longer, 4)]) == through_kernel.propose([request(2, longer, 4)])
 
 
 def test_each_stream_of_a_call_has_its_own(through_kernel: LlamaDrafter) -> None:
@@ -82,7 +123,7 @@ def test_they_end_with_the_draft(through_kernel: LlamaDrafter) -> None:
     whole = asked(through_kernel, 2)
     at = next(at for at in range(2, 8) if whole.tokens[at] not in whole.tokens[:at])
     cut = asked(through_kernel, 2, end_ids=frozenset({whole.tokens[at]}))
-    assert cut == Draft(whole.tokens[: at + 1], whole.alternatives[: at + 1])
+    assert cut == Draft(whole.tokens[: at + 1], whole.alternatives[: at + 1], whole.probabilities[: at + 1])
     # An end among the alternatives ends nothing.
     other = next(id for others in whole.alternatives for id in others if id not in whole.tokens)
     assert asked(through_kernel, 2, end_ids=frozenset({other})) == whole
@@ -95,7 +136,13 @@ def test_mlx_gives_none(through_mlx: LlamaDrafter) -> None:
 
 
 def test_a_step_may_have_fewer_ids() -> None:
-    assert _drafted([[5, 7, -1, -1], [5, 8, 9, 2]], 3) == Draft((5, 5), ((7,), (8, 9, 2)))
+    steps = [[(5, 0.5), (7, 0.4), (-1, 0.0), (-1, 0.0)], [(5, 0.9), (8, 0.05), (9, 0.03), (2, 0.02)]]
+    assert _drafted(steps, 3, 0.0) == Draft((5, 5), ((7,), (8, 9, 2)), ((0.5, 0.4), (0.9, 0.05, 0.03, 0.02)))
+
+
+def test_steps_that_were_not_made_are_no_drafts() -> None:
+    steps = [[(5, 0.5), (7, 0.4)], [(-1, 0.0), (-1, 0.0)]]
+    assert _drafted(steps, 1, 0.0) == Draft((5,), ((7,),), ((0.5, 0.4),))
 
 
 def test_of_equal_ids_the_lowest_come_first(through_kernel: LlamaDrafter) -> None:
@@ -103,7 +150,10 @@ def test_of_equal_ids_the_lowest_come_first(through_kernel: LlamaDrafter) -> Non
     stacks = through_kernel._running._form.stacks
     stacks.norm[:] = mx.zeros_like(stacks.norm)
     mx.eval(stacks.norm)
-    assert asked(through_kernel, 3) == Draft((0,) * 8, ((1, 2, 3),) * 8)
+    draft = asked(through_kernel, 3)
+    assert (draft.tokens, draft.alternatives) == ((0,) * 8, ((1, 2, 3),) * 8)
+    shares = [share for shares in draft.probabilities for share in shares]
+    assert shares == pytest.approx([1 / tiny.VOCAB] * 32, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -131,3 +181,13 @@ def test_a_kernel_with_other_alternatives_is_left_out(
     )
     assert not isinstance(made()._running, CudaChain)
     assert said in caplog.text
+
+
+def test_a_kernel_with_other_probabilities_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(starting, "processor", lambda: H200)
+    monkeypatch.setattr(cuda, "DraftKernel", reference.ReferenceKernel)
+    monkeypatch.setattr(reference, "_softmax", lambda logits: mx.softmax(logits / 3))
+    assert not isinstance(made()._running, CudaChain)
+    assert "its id of rank 1 has a probability of" in caplog.text

@@ -186,13 +186,15 @@ def test_the_kernel_computes_what_its_reference_does(heads: int, kv_heads: int, 
     (wanted, written), (found, also) = (kernel(launch, streams) for kernel in both)
     assert found[-1].item() == 0
     steps = max(most for _, _, most in turns)
-    theirs, ours = (drafts[:-1].reshape(plan.STREAMS, steps, plan.BEST).tolist() for drafts in (wanted, found))
+    theirs, ours = (known(drafts, steps)[0] for drafts in (wanted, found))
+    shares = known(found, steps)[1]
     agreed = []
     for stream, (_, _, most) in enumerate(turns):
         alike = True  # a chain that parts stays apart
         for step in range(most):  # nothing is past those
             if alike:
                 expect_best(ours[stream][step], both[0].values[stream, step])
+                expect_shares(ours[stream][step], shares[stream][step], both[0].shares[stream, step])
             alike = alike and theirs[stream][step][0] == ours[stream][step][0]
             agreed.append(theirs[stream][step][0] == ours[stream][step][0])
     assert sum(agreed) >= 0.9 * len(agreed)
@@ -200,6 +202,45 @@ def test_the_kernel_computes_what_its_reference_does(heads: int, kv_heads: int, 
         # What was read before the first draft cannot depend on one.
         theirs, ours = (part[:, : len(unread)].astype(mx.float32) for part in (theirs, ours))
         assert (mx.linalg.norm(theirs - ours) / mx.linalg.norm(theirs)).item() < 0.03
+
+
+def known(found: mx.array, steps: int) -> tuple[Any, Any]:
+    """Ids and probabilities of a launch, by streams and steps."""
+    half = found.shape[0] // 2
+    shape = plan.STREAMS, steps, plan.BEST
+    shares = mx.contiguous(found[half:-1]).view(mx.float32)
+    return found[:half].reshape(shape).tolist(), shares.reshape(shape).tolist()
+
+
+def expect_shares(ids: list[int], found: list[float], wanted: list[float]) -> None:
+    """Within what bfloat16 rounds away of logits of some tens."""
+    for id, share in zip(ids, found, strict=True):
+        assert share == pytest.approx(wanted[id], rel=0.25, abs=1e-3)
+
+
+@pytest.mark.skipif(not mx.cuda.is_available(), reason="the kernel runs on a CUDA device alone")
+def test_the_kernel_ends_where_its_reference_does() -> None:
+    """One stream's chance falls below its least, the other's does not; then both do; then none."""
+    config = parsed(hidden_size=192, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=2)
+    stacks, frequencies = random_stacks(config, 1_001), 1e4 ** -(mx.arange(32) / 32)
+    device = processor()
+    assert device is not None
+    both = [made(device, config, stacks, frequencies) for made in (ReferenceKernel, DraftKernel)]
+    turns = [(3, [4, 5], 8), (40, [6], 8)]
+    launch = scheduled(turns, both[0].rows)
+    caches = [normal(stream, (2 * 2, base + 64, 64), 1.0) for stream, (base, _, _) in enumerate(turns)]
+    ended = []
+    for leasts in ((1.0, 0.0), (0.4, 0.4), (1e-3, 1e-3), (0.0, 0.0)):
+        streams = [
+            Given(cache, turn[0], 0.0, None, least) for cache, turn, least in zip(caches, turns, leasts, strict=True)
+        ]
+        (wanted, _), (found, _) = (kernel(launch, streams) for kernel in both)
+        assert found[-1].item() == 0
+        made_steps = [sum(step[0] >= 0 for step in known(drafts, 8)[0][0]) for drafts in (wanted, found)]
+        assert made_steps[0] == made_steps[1], leasts
+        ended.append(made_steps[0])
+    assert ended[0] == ended[3] == 8  # the other stream goes on
+    assert ended[1] < ended[2]
 
 
 def expect_best(ids: list[int], values: list[float]) -> None:
@@ -243,13 +284,14 @@ def test_a_chain_longer_than_its_tail_is_refused() -> None:
 
 
 def test_a_schedule_as_the_kernel_reads_it() -> None:
-    """Inverse temperatures; passes and steps; base and first row of noise of four streams; each pass, padded."""
+    """Inverse temperatures, least chances; passes and steps; base and first row of noise of four streams; each pass,
+    padded."""
     cache, noise = mx.zeros((8, 64, 64)), mx.zeros((2, 5))
-    streams = [Given(cache, 7, 0.0, None), Given(cache, 0, 0.7, noise), Given(cache, 9, 0.7, noise)]
+    streams = [Given(cache, 7, 0.0, None), Given(cache, 0, 0.7, noise, 0.25), Given(cache, 9, 0.7, noise)]
     one, two = [Row(0, 7, 3, 0), Row(1, 0, 4, 0)], [Row(2, 9, -1, 1)]
     sent = _schedule([one, two], 5, streams, 3)
-    assert struct.unpack("<4f", sent[:16]) == pytest.approx([0.0, 1 / 0.7, 1 / 0.7, 0.0])
-    assert list(struct.unpack(f"<{len(sent) // 4 - 4}i", sent[16:])) == [
+    assert struct.unpack("<8f", sent[:32]) == pytest.approx([0.0, 1 / 0.7, 1 / 0.7, 0.0, 0.0, 0.25, 0.0, 0.0])
+    assert list(struct.unpack(f"<{len(sent) // 4 - 8}i", sent[32:])) == [
         *(2, 5),
         *(7, -1, 0, 0, 9, 2, 0, -1),
         *(2, 0, 7, 3, 0, 1, 0, 4, 0, 0, 0, 0, 0),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import operator
 import random
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import mlx.core as mx
@@ -56,6 +58,29 @@ def test_it_drafts_what_mlx_lm_says(made: LlamaDrafter, reference: llama.Model, 
     (draft,) = proposed(made, request(length, tokens, 15))
     made.close(length)
     assert draft == tuple(said[length:])
+
+
+def test_it_knows_how_likely_its_drafts_are(made: LlamaDrafter, reference: llama.Model, device: Device) -> None:
+    """Of 49,152 ids, by mlx-lm's own logits; with them a chain ends where it should, on a GPU one step later."""
+    tokens = [random.Random(at).randrange(20, 4_000) for at in range(40)]
+    drafts = []
+    for least in (0.0, 0.01):
+        made.open(7, tokens, 1_000)
+        drafts += made.propose([request(7, tokens, 15, least=least)])
+        made.close(7)
+    whole, ended = drafts
+    assert whole is not None
+    assert ended is not None
+    logits = reference(mx.array([[*tokens, *whole.tokens[:-1]]]))[0, 39:]
+    shares = mx.softmax(logits, axis=-1, precise=True)
+    assert [share for (share,) in whole.probabilities] == pytest.approx(
+        [shares[at, token].item() for at, token in enumerate(whole.tokens)], rel=1e-3 if device.kind == "cpu" else 0.15
+    )
+    chances = accumulate((share for (share,) in whole.probabilities), operator.mul)
+    length = 1 + next(at for at, chance in enumerate(chances) if chance < 0.01)
+    assert length < 14
+    assert len(ended.tokens) in ((length,) if device.kind == "cpu" else (length, length + 1))
+    assert ended.tokens == whole.tokens[: len(ended.tokens)]
 
 
 def test_its_costs_are_known_before_the_first_request(made: LlamaDrafter) -> None:

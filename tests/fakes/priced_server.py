@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tf_host.lanes.depths import Depths, DraftSample, Offer, Outcome, RoundSample, StreamView
+from tf_host.lanes.depths import NEITHER, Depths, DraftSample, Offer, Outcome, RoundSample, StreamView
 from tf_plugins.rows import RowPlan
 from tf_plugins.types import Costs
 
@@ -15,12 +15,16 @@ PLAN = RowPlan.for_device("cpu", 8_192, widths=tuple(range(1, 17)), tile=16)
 
 @dataclass
 class Reply:
-    """One request: how long its prompt is, and whether each token of its reply is one that the drafter gives."""
+    """One request: how long its prompt is, and whether each token of its reply is one that the drafter gives.
+
+    ``sure``: the probabilities that it gives the drafts of a chain that begins at each token, where it gives any.
+    """
 
     agrees: Sequence[bool]
     prompt: int = 100
     temperature: float = 0.0
     limit: int | None = None
+    sure: Sequence[Sequence[float]] = ()
 
 
 @dataclass
@@ -89,8 +93,15 @@ def serve(
         most = depths.plan(views)
         asked = {v.id: d for v in views if (d := min(most.get(v.id, 0), depths.choose(v, 0) if most else 0)) > 0}
         offered: dict[int, int] = {}
+        sure: dict[int, Sequence[float]] = {}
         if asked:
             unread = sum(v.unread[0] for v in views if v.id in asked)
+            sure = {
+                s.id: _sure(s, asked[s.id], depths.least(v, 0))
+                for s, v in zip(running, views, strict=True)
+                if s.id in asked
+            }
+            asked = {i: len(sure[i]) or d for i, d in asked.items()}
             offered = {i: d if rng.random() < drafter.answers else 0 for i, d in asked.items()}
             deepest, drafts = max(asked.values()), sum(asked.values())
             seconds = drafter.step * deepest + drafter.batch * (drafts - deepest) + drafter.read * unread
@@ -100,9 +111,9 @@ def serve(
                 if stream.id in asked:
                     stream.read = stream.reply.prompt + stream.done + 1
             depths.record_draft(
-                DraftSample(0, tuple(Offer(i, 0, tokens) for i, tokens in offered.items()), unread, seconds)
+                DraftSample(0, tuple(_offer(i, tokens, sure) for i, tokens in offered.items()), unread, seconds)
             )
-        trimmed = depths.trim([Offer(i, 0, tokens) for i, tokens in offered.items() if tokens])
+        trimmed = depths.trim([_offer(i, tokens, sure) for i, tokens in offered.items() if tokens])
         sent = {i: trimmed[i].tokens if i in trimmed else tokens for i, tokens in offered.items()}
         rows = sum(1 + sent.get(stream.id, 0) for stream in running)
         full, rest = divmod(rows, plan.top)
@@ -119,7 +130,10 @@ def serve(
             landed = min(kept + 1, len(stream.reply.agrees) - stream.done)
             ended = stream.done + landed == len(stream.reply.agrees)
             context = stream.reply.prompt + stream.done + 1
-            outcomes.append(Outcome(stream.id, context, 0 if drafts else None, drafts, kept, ended=ended))
+            proposer = 0 if offered.get(stream.id) else None
+            at, there = stream.done + kept, kept < min(offered.get(stream.id, 0), landed)
+            own = (0 if stream.reply.agrees[at] else NEITHER) if there else None
+            outcomes.append(Outcome(stream.id, context, proposer, drafts, kept, ended=ended, next=own))
             stream.done += landed
             result.tokens += landed
             result.drafted += drafts
@@ -130,6 +144,24 @@ def serve(
             running.remove(stream)
             depths.forget(stream.id)
     return result
+
+
+def _sure(stream: Stream, most: int, least: float) -> Sequence[float]:
+    """The probabilities of one answer's drafts, up to the first that makes all of them less likely than ``least``."""
+    if not stream.reply.sure:
+        return ()
+    found, stands = [], 1.0
+    for probability in stream.reply.sure[stream.done][:most]:
+        if stands < least:
+            break
+        found.append(probability)
+        stands *= probability
+    return found
+
+
+def _offer(stream: int, tokens: int, sure: Mapping[int, Sequence[float]]) -> Offer:
+    known = sure.get(stream, ())[:tokens]
+    return Offer(stream, 0, tokens, probabilities=tuple((probability,) for probability in known))
 
 
 def _view(stream: Stream, plan: RowPlan) -> StreamView:

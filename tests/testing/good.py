@@ -87,6 +87,21 @@ class Echo:
         self.ended.clear()
 
 
+class Unsure(Echo):
+    """Takes every token of its drafts for 0.6 likely, has another one beside the first, and ends where it may."""
+
+    name = "unsure"
+
+    def one(self, request: DraftRequest) -> Draft | None:
+        draft = super().one(request)
+        if draft is None:
+            return None
+        tokens = draft.tokens[: next((n for n in range(1, 16) if 0.6**n < request.least), 15)]
+        others = ((tokens[0] + 1) % 256,) if request.alternatives else ()
+        known = ((0.6, *(0.2 for _ in others)), *((0.6,) for _ in tokens[1:]))
+        return Draft(tokens, (others,), known)
+
+
 class EchoPlugin(Plugin):
     api_version = 1
     Settings = EchoSettings
@@ -95,6 +110,10 @@ class EchoPlugin(Plugin):
     @hookimpl
     def proposers(self, target: TargetFacts) -> Sequence[Proposer]:
         return (self.proposer(self.settings.width),)
+
+
+class UnsurePlugin(EchoPlugin):
+    proposer = Unsure
 
 
 class Ledger:

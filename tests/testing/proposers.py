@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from tests.testing.good import Echo, EchoPlugin
+from tests.testing.good import Echo, EchoPlugin, Unsure
 from tf_plugins import Plugin, hookimpl
 from tf_plugins.types import Costs, Draft, Growth
 
@@ -14,6 +15,43 @@ from tf_plugins.types import Costs, Draft, Growth
 def proposing(name: str, /, **methods: Any) -> type[Plugin]:
     """The good proposer with methods, or attributes, replaced."""
     return type(f"{name}Plugin", (EchoPlugin,), {"proposer": type(name, (Echo,), methods)})
+
+
+def guessing(name: str, /, change: Callable[[Draft, Any], Any]) -> type[Plugin]:
+    """The good proposer that gives probabilities, with its drafts changed."""
+
+    def one(self: Unsure, request: Any) -> Any:
+        draft = Unsure.one(self, request)
+        return change(draft, request) if draft else None
+
+    return type(f"{name}Plugin", (EchoPlugin,), {"proposer": type(name, (Unsure,), {"one": one})})
+
+
+def saying(each: Any, place: int = -1) -> Callable[[Draft, Any], Draft]:
+    """Another number in place of a probability."""
+
+    def change(draft: Draft, request: Any) -> Draft:
+        known = list(draft.probabilities)
+        known[place] = (each, *known[place][1:])
+        return replace(draft, probabilities=tuple(known))
+
+    return change
+
+
+def ending(count: Callable[[Any, int], int]) -> Callable[[Draft, Any], Draft | None]:
+    """Drafts of as many tokens as ``count`` says of the request and of how many there are."""
+
+    def change(draft: Draft, request: Any) -> Draft | None:
+        most = count(request, len(draft.tokens))
+        return Draft(draft.tokens[:most], draft.alternatives, draft.probabilities[:most]) if most else None
+
+    return change
+
+
+def beside_it(draft: Draft, by: Callable[[tuple[float, ...]], tuple[float, ...]]) -> Draft:
+    """Other probabilities of the first token and its alternative."""
+    first, *rest = draft.probabilities
+    return replace(draft, probabilities=(by(first), *rest))
 
 
 everywhere: list[Any] = []
@@ -114,6 +152,60 @@ PROPOSERS = [
     (
         "test_alternatives_are_what_was_asked_for",
         proposing("Outside", propose=drafting(beside(lambda r: ((258,),) if r.alternatives else ()))),
+    ),
+    (
+        "test_probabilities_are_of_what_is_drafted",
+        guessing("Partly", lambda draft, r: replace(draft, probabilities=draft.probabilities[:1])),
+    ),
+    (
+        "test_probabilities_are_of_what_is_drafted",
+        guessing("Overmuch", lambda draft, r: replace(draft, probabilities=(*draft.probabilities, (0.6,)))),
+    ),
+    (
+        "test_probabilities_are_of_what_is_drafted",
+        guessing("DraftsAlone", lambda draft, r: beside_it(draft, lambda first: first[:1])),
+    ),
+    (
+        "test_probabilities_are_of_what_is_drafted",
+        guessing("Unasked", lambda draft, r: beside_it(draft, lambda first: (first[0], 0.2))),
+    ),
+    ("test_probabilities_are_of_what_is_drafted", guessing("Certain", saying(1.5))),
+    ("test_probabilities_are_of_what_is_drafted", guessing("Doubtful", saying(-0.1, 0))),
+    ("test_probabilities_are_of_what_is_drafted", guessing("Nan", saying(float("nan")))),
+    ("test_probabilities_are_of_what_is_drafted", guessing("Endless", saying(float("inf"), 0))),
+    ("test_probabilities_are_of_what_is_drafted", guessing("Text", saying("0.5"))),
+    (
+        "test_probabilities_are_of_what_is_drafted",
+        guessing("LogBeside", lambda draft, r: beside_it(draft, lambda first: (first[0], *(-1.6 for _ in first[1:])))),
+    ),
+    (
+        "test_probabilities_are_of_what_is_drafted",
+        guessing("Later", lambda draft, r: saying(1.5)(draft, r) if r.least else draft),
+    ),
+    ("test_a_draft_ends_early_only_where_it_may", guessing("Mute", ending(lambda r, n: 0 if r.least else n))),
+    (
+        "test_a_draft_ends_early_only_where_it_may",
+        guessing("Hasty", ending(lambda r, n: 1 if r.least and not r.alternatives else n)),
+    ),
+    (
+        "test_a_draft_ends_early_only_where_it_may",
+        guessing("HastyBeside", ending(lambda r, n: 1 if r.least and r.alternatives else n)),
+    ),
+    (
+        "test_a_draft_ends_early_only_where_it_may",  # before the token that falls below it, not with it
+        guessing("Before", ending(lambda r, n: max(1, n - 1) if 0.6**n < r.least else n)),
+    ),
+    (
+        "test_a_draft_ends_early_only_where_it_may",
+        guessing("Other", lambda draft, r: replace(draft, tokens=(98, *draft.tokens[1:])) if r.least else draft),
+    ),
+    (
+        "test_a_draft_ends_early_only_where_it_may",
+        proposing("Longer", propose=drafting(lambda self, r: Draft(tuple(r.context[-4 if r.least else -2 :])))),
+    ),
+    (
+        "test_a_draft_ends_early_only_where_it_may",
+        proposing("Empty", propose=drafting(lambda self, r: Draft(()) if r.least else Echo.one(self, r))),
     ),
     ("test_drafted_ids_are_in_the_vocabulary", proposing("High", propose=drafting(lambda self, r: Draft((258,))))),
     ("test_drafted_ids_are_in_the_vocabulary", proposing("Negative", propose=drafting(lambda self, r: Draft((-1,))))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tests.testing.good import Counter, EchoPlugin, LedgerPlugin, NoVerse
+from tests.testing.good import Counter, EchoPlugin, LedgerPlugin, NoVerse, UnsurePlugin
 from tf_plugins.testing import (
     AdmissionChecks,
     ObserverChecks,
@@ -23,6 +23,15 @@ class TestEcho(ProposerChecks):
 
 class TestEchoWithSettings(ProposerChecks):
     plugin = EchoPlugin
+    settings: ClassVar = {"width": 9}
+
+
+class TestUnsure(ProposerChecks):
+    plugin = UnsurePlugin
+
+
+class TestUnsureWithSettings(ProposerChecks):
+    plugin = UnsurePlugin
     settings: ClassVar = {"width": 9}
 
 

@@ -8,7 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -29,6 +29,12 @@ _CONTEXTS = tuple(
         "No two of these words are the same",
     )
 )
+
+_LEASTS = (0.95, 0.5, 0.05)
+"""``least`` of the requests that a draft may end early for."""
+
+_ROUNDED = 1.01
+"""What the product of the probabilities as they are given may differ by from that of those a proposer works with."""
 
 _LEAK_STREAMS = 40
 """Streams in each of the two halves of the leak check."""
@@ -133,6 +139,33 @@ class ProposerChecks(PluginChecks):
                         assert len(place) <= most, f"{len(place)} alternatives, and {most} were asked for"
                         assert len({token, *place}) == len(place) + 1, f"{place} in the place of {token}"
                         assert all(type(other) is int and 0 <= other < vocab for other in place), f"{place} are no ids"
+
+    def test_probabilities_are_of_what_is_drafted(self) -> None:
+        """One for each token and each of its alternatives, or none at all, and each a number from 0 to 1."""
+        for least in (0.0, *_LEASTS):
+            for most in (0, 3):
+                for draft in self._drafts(alternatives=most, least=least):
+                    if draft is None or not draft.probabilities:
+                        continue
+                    beside = [*map(len, draft.alternatives), *[0] * (len(draft.tokens) - len(draft.alternatives))]
+                    given, wanted = [len(place) for place in draft.probabilities], [1 + count for count in beside]
+                    assert given == wanted, f"{given} probabilities for {wanted} tokens and alternatives"
+                    for each in (each for place in draft.probabilities for each in place):
+                        assert isinstance(each, float | int), f"{each!r} is a {type(each).__name__}, not a float"
+                        assert 0 <= each <= 1, f"{each} is no probability"
+
+    def test_a_draft_ends_early_only_where_it_may(self) -> None:
+        """Asked with ``least`` it drafts the same tokens, and at least as far as to the one that falls below it."""
+        for most in (0, 3):
+            whole = self._drafts(alternatives=most)
+            for least in _LEASTS:
+                for full, draft in zip(whole, self._drafts(alternatives=most, least=least), strict=True):
+                    tokens, found = full.tokens if full else (), draft.tokens if draft else ()
+                    assert bool(found) == bool(tokens), f"with `least` {least} it drafts {found}, without it {tokens}"
+                    assert found == tokens[: len(found)], f"with `least` {least} it drafts {found}, without it {tokens}"
+                    if full and full.probabilities and len(found) < len(tokens):
+                        chance = math.prod(place[0] for place in full.probabilities[: len(found)])
+                        assert chance < least * _ROUNDED, f"it ends at {chance}, and `least` is {least}"
 
     def test_drafted_ids_are_in_the_vocabulary(self) -> None:
         """Whole numbers below the target's vocabulary size."""
@@ -337,6 +370,13 @@ class ProposerChecks(PluginChecks):
         assert alone == plain
         assert together == plain
         assert undrafted == plain
+
+    def _drafts(self, **fields: Any) -> list[Draft | None]:
+        """What a fresh proposer drafts for each of ``contexts``."""
+        with self.opened() as opened:
+            return [
+                opened.ask(request(opened.stream(context), list(context), **fields))[0] for context in self.contexts
+            ]
 
     def _come_and_go(self, opened: Opened, context: Sequence[int], *, shed: bool = True) -> None:
         for number in range(_LEAK_STREAMS):

@@ -16,6 +16,7 @@ __all__ = [
     "FORCED",
     "MOST_ALTERNATIVES",
     "MOST_DRAFTS",
+    "NEITHER",
     "READING",
     "Cut",
     "Depths",
@@ -35,6 +36,9 @@ of the demo pair 63% were the drafter's first choice, and 10%, 5% and 2% its sec
 
 READING = 16
 """Unread tokens past which a proposer has a context to read; fewer belong to an ordinary step."""
+
+NEITHER = -1
+"""In place of an alternative's number: the target's own token is none of those offered."""
 
 FORCED = -1
 """In place of a proposer's index: tokens that a grammar forces."""
@@ -89,13 +93,15 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a round did for one stream; ``proposer`` is ``None`` where it did not draft.
+    """What a round did for one stream; ``proposer`` is ``None`` where nothing was offered.
 
     Attributes:
         kept: drafts that stood.
-        ended: the reply ended with the last token landed, so that the drafts after ``kept`` were not judged.
-        tried: alternatives verified in place of the draft after ``kept``.
-        stood: which of them stood, from 1; 0 for none.
+        ended: the reply ended with the last token landed.
+        leaf: whether an alternative stood in place of the draft after them.
+        next: which of the tokens offered for the place after ``kept``, verified or cut off, is the target's own there:
+            0 for the draft, else an alternative's number, or ``NEITHER``. ``None`` where nothing was offered there, or
+            no token was drawn.
     """
 
     stream: int
@@ -104,8 +110,8 @@ class Outcome:
     drafted: int
     kept: int
     ended: bool = False
-    tried: int = 0
-    stood: int = 0
+    leaf: bool = False
+    next: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

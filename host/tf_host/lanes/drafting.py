@@ -21,13 +21,14 @@ GRAMMAR = "grammar"
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A draft to verify, what may stand in its places, what its proposer says of the chances of either, and whose it is
-    (``proposer`` is an index, or ``FORCED``)."""
+    (``proposer`` is an index, or ``FORCED``); with ``offered``, what it was before it was cut."""
 
     proposer: int
     source: str
     tokens: tuple[int, ...]
     alternatives: tuple[tuple[int, ...], ...] = ()
     probabilities: tuple[tuple[float, ...], ...] = ()
+    offered: Proposal | None = None
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -41,13 +42,13 @@ class Proposal:
     def cut(self, cut: Cut | None, most: int) -> Proposal:
         """What of it is verified: at most ``most`` rows, of alternatives the first places' first."""
         if cut is None:
-            return Proposal(self.proposer, self.source, self.tokens)
+            return replace(self, alternatives=(), offered=self)
         tokens = self.tokens[: max(0, cut.tokens)]
         room, alternatives = most - len(tokens), []
         for found, count in zip(self.alternatives[: len(tokens)], cut.beside, strict=False):
             alternatives.append(found[: min(count, room)])
             room -= len(alternatives[-1])
-        return Proposal(self.proposer, self.source, tokens, tuple(alternatives))
+        return replace(self, tokens=tokens, alternatives=tuple(alternatives), offered=self)
 
 
 class Drafting:
@@ -68,7 +69,10 @@ class Drafting:
         self._dear = False
 
     def propose(self, streams: Sequence[Stream]) -> Mapping[int, Proposal]:
-        """The draft of each stream that has one; raises ``StreamFault`` where a grammar fails."""
+        """The draft of each stream that has one, with nothing in it where none pays.
+
+        Raises ``StreamFault`` where a grammar fails.
+        """
         self._dear = False
         views = {stream.number: self.view(stream) for stream in streams}
         most = self._depths.plan(list(views.values()))
@@ -78,8 +82,7 @@ class Drafting:
         for stream in streams:
             _cut_by_grammar(stream, found)
         sent = self._depths.trim([proposal.offer(number) for number, proposal in found.items()])
-        trimmed = {number: proposal.cut(sent.get(number), views[number].most) for number, proposal in found.items()}
-        return {number: proposal for number, proposal in trimmed.items() if proposal.tokens}
+        return {number: proposal.cut(sent.get(number), views[number].most) for number, proposal in found.items()}
 
     def silent(self, streams: Sequence[Stream], *, asked: bool) -> bool:
         """Whether none of the streams would have a draft, so that plain rounds may follow.
@@ -155,7 +158,8 @@ class Drafting:
             DraftSample(
                 proposer=source.index,
                 offers=tuple(
-                    Offer(r.stream, source.index, len(d.tokens)) for r, d in zip(requests, drafts, strict=True)
+                    Offer(r.stream, source.index, len(d.tokens), probabilities=d.probabilities)
+                    for r, d in zip(requests, drafts, strict=True)
                 ),
                 unread=sum(views[request.stream].unread[source.index] for request in requests),
                 seconds=seconds,

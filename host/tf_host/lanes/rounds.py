@@ -81,7 +81,7 @@ class Rounds:
         if queued := self._ahead.take(streams):
             return Round([[StreamWindow(stream, None) for stream in queued.streams]], started, queued=queued)
         proposals = self._drafting.propose(streams)
-        windows = [StreamWindow(stream, proposals.get(stream.number)) for stream in streams]
+        windows = [StreamWindow.of(stream, proposals.get(stream.number)) for stream in streams]
         for window in windows:
             window.masks = masks(window)
         forwards = pack([window.rows for window in windows], self._plan.top)
@@ -189,7 +189,7 @@ class Rounds:
             judged = [
                 Judged(told.stream, each.window.proposed, each.kept)
                 for each, told in zip(landed, outcomes, strict=True)
-                if told.proposer == source.index
+                if told.proposer == source.index and each.window.proposed
             ]
             if judged:
                 source.observe(judged)

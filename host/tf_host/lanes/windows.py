@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import mlx.core as mx
 
-from tf_host.lanes.depths import Outcome
+from tf_host.lanes.depths import NEITHER, Outcome
 from tf_host.lanes.drafting import Proposal
 from tf_host.lanes.stream import Stream, StreamFault
 from tf_host.requests import TokenInfo
@@ -23,11 +23,22 @@ TARGET = "target"
 
 @dataclass(slots=True)
 class StreamWindow:
-    """One stream's pending token, drafts and leaves in a round, and their rows' masks where a grammar has any."""
+    """One stream's pending token, drafts and leaves in a round, and their rows' masks where a grammar has any.
+
+    ``offered`` is what the proposer had for it, of which maybe nothing is verified.
+    """
 
     stream: Stream
     proposal: Proposal | None
     masks: list[mx.array | None] | None = None
+    offered: Proposal | None = None
+
+    @classmethod
+    def of(cls, stream: Stream, proposal: Proposal | None) -> StreamWindow:
+        """The window of a stream for which something was proposed, or not."""
+        if proposal is None:
+            return cls(stream, None)
+        return cls(stream, proposal if proposal.tokens else None, offered=proposal.offered or proposal)
 
     @property
     def drafts(self) -> tuple[int, ...]:
@@ -124,17 +135,26 @@ def land(window: StreamWindow, draws: WindowDraws) -> Landed:
 def outcome(landed: Landed) -> Outcome:
     """As depths see it."""
     stream, window = landed.window.stream, landed.window
-    tried = [leaf for leaf in window.leaves if leaf.place == landed.drafts_kept]
     return Outcome(
         stream=stream.number,
         context=len(stream.tokens) - len(landed.tokens),
-        proposer=None if window.proposal is None else window.proposal.proposer,
+        proposer=None if window.offered is None else window.offered.proposer,
         drafted=len(window.drafts),
         kept=landed.drafts_kept,
         ended=landed.reason is not None,
-        tried=len(tried),
-        stood=0 if landed.leaf is None else tried.index(window.leaves[landed.leaf]) + 1,
+        leaf=landed.leaf is not None,
+        next=_next(landed),
     )
+
+
+def _next(landed: Landed) -> int | None:
+    """Where the target's own token stands in what was offered for the place after the drafts that stood."""
+    offered, place = landed.window.offered, landed.drafts_kept
+    if offered is None or place >= min(len(offered.tokens), len(landed.tokens)):
+        return None
+    beside = offered.alternatives[place] if place < len(offered.alternatives) else ()
+    own, known = landed.tokens[place].id, (offered.tokens[place], *beside)
+    return known.index(own) if own in known else NEITHER
 
 
 def masks(window: StreamWindow) -> list[mx.array | None] | None:

@@ -12,14 +12,14 @@ are the tokens that a row is expected to land, and the best window of so many ro
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import mul
 
 from tf_host.lanes.depths import Cut
+from tf_host.pricing.calibration import Places
 
-__all__ = ["PRIOR", "Alternatives", "Ranked", "ranked", "widened"]
+__all__ = ["PRIOR", "Alternatives", "Ranked", "expected", "ranked", "widened"]
 
 PRIOR = (0.25, 0.14, 0.07)
 """Chances of alternatives that nothing is known of. Of 351 greedy tokens of the demo pair that the drafter missed, 26%
@@ -91,20 +91,35 @@ class Ranked:
         return Cut(depth, tuple(sum(at == place and rank > 0 for at, rank in kept) for place in range(depth)))
 
 
-def ranked(chances: Sequence[float], alternatives: Sequence[float], offered: Sequence[int], most: int) -> Ranked:
+def ranked(places: Places, most: int) -> Ranked:
     """The ``most`` best rows.
+
+    Args:
+        places: chances of each draft and of its alternatives, once the drafts before stand.
+        most: rows.
+    """
+    rows, reached = list[tuple[float, int, int]](), 1.0
+    for place, (draft, *others) in enumerate(places):
+        stands = reached * draft
+        rows.append((stands, place, 0))
+        # No more than the draft itself, so that no place is without its draft.
+        rows += [(min(stands, reached * other), place, rank) for rank, other in enumerate(others, 1)]
+        reached = stands
+    rows.sort(key=lambda row: (-row[0], row[2], row[1]))
+    best = rows[:most]
+    return Ranked(tuple((place, rank) for _, place, rank in best), tuple(gain for gain, _, _ in best))
+
+
+def expected(chances: Sequence[float], alternatives: Sequence[float], offered: Sequence[int]) -> Places:
+    """Chances by place where nothing is known of single tokens.
 
     Args:
         chances: of the drafts, each once the ones before it stood.
         alternatives: chances of a place's alternatives where its draft does not stand.
         offered: how many alternatives each of the first places has.
-        most: rows.
     """
-    rows = [(stands, place, 0) for place, stands in enumerate(accumulate(chances, mul))]
-    rows += [leaf for place, leaves in enumerate(_leaves(chances, alternatives, offered)) for leaf in leaves]
-    rows.sort(key=lambda row: (-row[0], row[2], row[1]))
-    best = rows[:most]
-    return Ranked(tuple((place, rank) for _, place, rank in best), tuple(gain for gain, _, _ in best))
+    beside = [alternatives[:count] for count in offered[: len(chances)]] + [()] * (len(chances) - len(offered))
+    return [[chance, *((1 - chance) * other for other in some)] for chance, some in zip(chances, beside, strict=True)]
 
 
 def widened(
@@ -117,14 +132,14 @@ def widened(
         alternatives: of every place's alternatives.
         rounds: seconds of a round of ``1 + k`` rows.
     """
-    offered = [len(alternatives)] * len(chances)
     beside: list[float] = []  # negative, so that the most comes first
-    total, tokens, seconds = 1.0, [1.0], [rounds[0]]
-    each = zip(accumulate(chances, mul), _leaves(chances, alternatives, offered), strict=True)
-    for depth, (stands, leaves) in enumerate(each, 1):
+    total, tokens, seconds, reached = 1.0, [1.0], [rounds[0]], 1.0
+    for depth, (draft, *others) in enumerate(expected(chances, alternatives, [len(alternatives)] * len(chances)), 1):
+        stands = reached * draft
         total += stands
-        for gain, _, _ in leaves:
-            insort(beside, -gain)
+        for other in others:
+            insort(beside, -min(stands, reached * other))
+        reached = stands
         landed = best = total
         took = rounds[depth]
         for gain, wider in zip(beside, rounds[depth + 1 :], strict=False):  # in every round: no calls here
@@ -134,15 +149,3 @@ def widened(
         tokens.append(best)
         seconds.append(took)
     return tokens, seconds
-
-
-def _leaves(
-    chances: Sequence[float], alternatives: Sequence[float], offered: Sequence[int]
-) -> Iterator[list[tuple[float, int, int]]]:
-    """Of each place ``(gain, place, rank)`` of its alternatives."""
-    reached = 1.0
-    for place, chance in enumerate(chances):
-        missed, reached = reached * (1 - chance), reached * chance
-        some = alternatives[: offered[place]] if place < len(offered) else ()
-        # No more than the draft itself, so that no place is without its draft.
-        yield [(min(reached, missed * other), place, rank) for rank, other in enumerate(some, 1)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tf_host.lanes.depths import FORCED, READING, Cut, DraftSample, Offer, RoundSample, StreamView
+from tf_host.lanes.depths import FORCED, READING, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
 from tf_host.pricing.aside import FIRST
 from tf_host.pricing.chains import ChainCosts
 from tf_host.pricing.depth import alone, landed, rate, together
-from tf_host.pricing.leaves import Ranked, ranked, widened
+from tf_host.pricing.leaves import Ranked, expected, ranked, widened
 from tf_host.pricing.means import STALE
 from tf_host.pricing.prices import RoundPrices
 from tf_host.pricing.streams import Streams
@@ -39,6 +39,9 @@ TRIAL_SHARE = 0.01
 """What that round may cost more than a plain one, as a share of the plain rounds stood since the last; at first, of
 the tokens that are likely left, up to 64."""
 
+MOST_LEAST = 0.9
+"""Never is a proposer told to end with a draft as likely as this."""
+
 FREE = 0.02
 """Drafting that takes less than this share of a plain round is priced as free: asked for first, cut afterwards."""
 
@@ -49,8 +52,10 @@ class Pricing:
     A stream alone takes the depth of ``depth.alone``; streams that share a round take those of ``depth.together``.
     Proposers are weighed in their order: one that has nothing to propose leaves the round to the next, so what it
     competes with is the best of those after it, or the plain round. Where the target takes leaves, what was drafted is
-    then weighed row by row: the next draft, or another token in the place of one before. Nothing decided here can
-    change a reply.
+    then weighed row by row: the next draft, or another token in the place of one before.
+
+    A proposer that gives probabilities ends its drafts by ``least`` before that depth; what of them is verified is
+    chosen by what such probabilities have come to. Nothing decided here can change a reply.
 
     Args:
         plan: the served row plan.
@@ -69,12 +74,15 @@ class Pricing:
         self._depths: dict[int, dict[int, int]] = {}
         self._trials: set[int] = set()
         self._lands: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+        self._told: dict[int, Offer] = {}
+        self._rates: dict[int, float] = {}
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
         self._prices.plain.now += 1
         self._views = {view.id: view for view in streams}
         self._taken, self._depths, self._trials, self._due, self._lands = {}, {}, set(), None, {}
+        self._told, self._rates = {}, {}
         for view in streams:
             self._streams.open(view.id, sampled=view.temperature > 0)
         if not self._prices.alone.widest or (len(streams) == 1 and self._prices.alone.age(1) is None):
@@ -94,17 +102,22 @@ class Pricing:
                 self._depths[proposer] = self._together(lacking, proposer)
         return self._depths[proposer].get(stream.id, 0)
 
+    def least(self, stream: StreamView, proposer: int) -> float:
+        """As the proposer would put it."""
+        return self._streams.calibration(stream.id, proposer).said(self._least(stream, proposer))
+
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
         """Cut offers to the rows that pay, drafting being paid for; trials stay as they are.
 
-        What a stream alone was asked for is cut only where alternatives may be worth more.
+        What a stream alone was asked for is cut only where alternatives may be worth more, or its chances are known.
         """
         for offer in offers:
             if offer.proposer != FORCED:
                 most = max(offer.beside, default=0)
                 self._streams.alternatives(offer.stream, offer.proposer).given(most)
+            self._told[offer.stream] = offer
         loose = [offer for offer in offers if offer.stream not in self._trials]
-        if len(self._views) == 1 and not any(any(offer.beside) for offer in loose):
+        if len(self._views) == 1 and not any(any(offer.beside) or offer.probabilities for offer in loose):
             return {}
         whole = sum(offer.tokens for offer in offers) - sum(offer.tokens for offer in loose)
         rows = [self._ranked(offer) for offer in loose]
@@ -134,13 +147,18 @@ class Pricing:
     def record_draft(self, sample: DraftSample) -> None:
         """Price the call, and note who has a draft now."""
         asked = self._depths.get(sample.proposer, {})
-        depths = tuple(asked.get(offer.stream, offer.tokens) for offer in sample.offers)
+        depths = tuple(
+            offer.tokens if offer.probabilities else asked.get(offer.stream, offer.tokens) for offer in sample.offers
+        )
         if any(depths):
             self._chains[sample.proposer].record(depths, sample.unread, sample.seconds)
         for offer in sample.offers:
             self._streams.asked(offer.stream, sample.proposer, offer.tokens > 0)
             if offer.tokens:
                 self._taken[offer.stream] = offer
+            self._told[offer.stream] = offer
+            if offer.probabilities:
+                self._streams.calibration(offer.stream, offer.proposer).offered(offer.probabilities)
             if offer.stream in self._trials and (offer.tokens or not self.free(sample.proposer)):
                 self._streams.drafts(offer.stream, sample.proposer).aside.tried()
 
@@ -150,15 +168,24 @@ class Pricing:
             self._prices.record(sample, sample.seconds)
         for outcome in sample.outcomes:
             if (view := self._views.get(outcome.stream)) is not None:
-                landed = outcome.kept + (outcome.stood > 0) + 1
+                landed = outcome.kept + outcome.leaf + 1
                 self._streams.replied(outcome.stream, outcome.context - view.prompt + landed)
-                if outcome.proposer is not None and outcome.tried and (outcome.stood or not outcome.ended):
-                    alternatives = self._streams.alternatives(outcome.stream, outcome.proposer)
-                    alternatives.judge(outcome.tried, outcome.stood)
-            if outcome.proposer is not None and outcome.proposer != FORCED and outcome.drafted:
-                # Where a leaf stood, the draft in its place did not, whatever ended the reply.
-                ended = outcome.ended and not outcome.stood
-                self._streams.judged(outcome.stream, outcome.proposer, outcome.drafted, outcome.kept, ended=ended)
+            if outcome.proposer is not None and outcome.proposer != FORCED:
+                self._judge(outcome, outcome.proposer)
+
+    def _judge(self, outcome: Outcome, proposer: int) -> None:
+        """Drafts and alternatives were compared with the target's own tokens, those that were cut off too."""
+        stream, kept, offer = outcome.stream, outcome.kept, self._told.get(outcome.stream)
+        if outcome.next is not None:
+            self._streams.judged(stream, proposer, kept + 1, kept + (outcome.next == 0), ended=False)
+        else:
+            self._streams.judged(stream, proposer, outcome.drafted, kept, ended=outcome.ended)
+        if offer is None or stream not in self._views:
+            return
+        if outcome.next and kept < len(offer.beside):
+            self._streams.alternatives(stream, proposer).judge(offer.beside[kept], max(0, outcome.next))
+        if offer.probabilities:
+            self._streams.calibration(stream, proposer).judge(offer.probabilities, kept, outcome.next)
 
     def forget(self, stream: int) -> None:
         """A stream ended."""
@@ -182,6 +209,7 @@ class Pricing:
             chain = [self._chains[index].chain(k) for k in range(limit + 1)]
             depth, best = alone(gains, costs, chain, reading)
             tokens, seconds = gains[depth], gains[depth] / best
+        self._rates[view.id] = best
         if not depth:
             return self._aside(view, proposer, rounds)
         drafts.aside.pays()
@@ -204,7 +232,7 @@ class Pricing:
         rows = [self._rows(view.id, proposer, limit) for view, limit in zip(lacking, limits, strict=True)]
         gains = [each.landed for each in rows]
         tokens = float(len(self._views) - len(lacking) - len(self._taken))
-        tokens += sum(self._ranked(replace(o, beside=())).landed[-1] for o in self._taken.values())
+        tokens += sum(self._ranked(replace(o, beside=(), probabilities=())).landed[-1] for o in self._taken.values())
         if self.free(proposer):
             # Few streams will have something to copy: each is asked as if it were the only one, and `trim` cuts.
             others = tokens + len(lacking) - 1
@@ -258,17 +286,37 @@ class Pricing:
     def _ranked(self, offer: Offer) -> Ranked:
         """An offer's rows; no more than its window holds, or than twice the widest that was timed."""
         if offer.proposer == FORCED:
-            return ranked([1.0] * offer.tokens, (), (), offer.tokens)
+            return ranked([[1.0]] * offer.tokens, offer.tokens)
+        most = max(offer.tokens, self._limit(self._views[offer.stream]))
+        if offer.probabilities:
+            calibration = self._streams.calibration(offer.stream, offer.proposer)
+            if calibration.trusted:
+                return ranked(calibration.chances(offer.probabilities), most)
         chances = self._streams.drafts(offer.stream, offer.proposer).acceptance.chances(offer.tokens)
         alternatives = self._streams.alternatives(offer.stream, offer.proposer).chances
-        most = max(offer.tokens, self._limit(self._views[offer.stream]))
-        return ranked(chances, alternatives, offer.beside, most)
+        return ranked(expected(chances, alternatives, offer.beside), most)
 
     def _rows(self, stream: int, proposer: int, most: int) -> Ranked:
         """The rows of a window that is not drafted yet, with as many alternatives as are likely."""
         chances = self._streams.drafts(stream, proposer).acceptance.chances(most)
         alternatives = self._streams.alternatives(stream, proposer).likely
-        return ranked(chances, alternatives, [len(alternatives)] * most, most)
+        return ranked(expected(chances, alternatives, [len(alternatives)] * most), most)
+
+    def _least(self, view: StreamView, proposer: int) -> float:
+        """The chance of a draft below which the next does not pay: the tokens that land while it is made and verified.
+
+        It lands no more than the chance that all before it stand. Where there are alternatives, they get the rows that
+        drafts do not, which therefore cost nothing more.
+        """
+        limit = self._limit(view)
+        if not limit:
+            return 0.0
+        rounds, chain = self._round_seconds(limit), self._chains[proposer].chain
+        further = (chain(limit) - chain(1)) / (limit - 1) if limit > 1 else chain(1)
+        if not self._streams.alternatives(view.id, proposer).likely:
+            further += (rounds[limit] - rounds[0]) / limit
+        at = self._rates.get(view.id) or rate(len(self._views), rounds[0])
+        return min(MOST_LEAST, at * further)
 
     def _limit(self, view: StreamView) -> int:
         """Drafts that may be asked: the window's, and no more rows than twice the widest that was timed.

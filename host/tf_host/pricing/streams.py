@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tf_host.pricing.acceptance import RECENT, Acceptance
 from tf_host.pricing.aside import Aside
+from tf_host.pricing.calibration import Calibration
 from tf_host.pricing.leaves import Alternatives
 
 __all__ = ["Drafts", "Streams"]
@@ -41,6 +42,7 @@ class Streams:
         self._open: dict[int, _Stream] = {}
         self._recent: dict[tuple[int, bool], Acceptance] = {}
         self._alternatives: dict[tuple[int, bool], Alternatives] = {}
+        self._calibrations: dict[tuple[int, bool], Calibration] = {}
         self._reply = _REPLY
 
     def open(self, stream: int, sampled: bool) -> None:
@@ -64,6 +66,10 @@ class Streams:
     def alternatives(self, stream: int, proposer: int) -> Alternatives:
         """What is known of a proposer's alternatives in streams that are greedy, or sampled, as this one is."""
         return self._alternatives.setdefault((proposer, self._open[stream].sampled), Alternatives())
+
+    def calibration(self, stream: int, proposer: int) -> Calibration:
+        """What is known of a proposer's probabilities in streams that are greedy, or sampled, as this one is."""
+        return self._calibrations.setdefault((proposer, self._open[stream].sampled), Calibration())
 
     def drafting(self, stream: int, proposer: int) -> bool:
         """Whether the proposer was ever weighed for the stream."""

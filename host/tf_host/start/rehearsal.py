@@ -52,6 +52,9 @@ class Rehearsal:
     def choose(self, stream: StreamView, proposer: int) -> int:
         return self.depth
 
+    def least(self, stream: StreamView, proposer: int) -> float:
+        return 0.0
+
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
         return {}
 

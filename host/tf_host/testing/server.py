@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tf_host.lanes import EngineThread, FixedDepths, Lanes
-from tf_host.lanes.depths import MOST_ALTERNATIVES
+from tf_host.lanes.depths import MOST_ALTERNATIVES, MOST_DRAFTS, StreamView
 from tf_host.plugins import Found, LoadedPlugin, Plugins
 from tf_host.plugins.checks import checked
 from tf_host.plugins.tables import parse
@@ -40,6 +40,9 @@ PLAN = RowPlan(
 
 _TIMEOUT_S = 60.0
 _MEMORY = 16 << 30
+
+_LEAST = 0.5
+"""Of all of a draft's tokens: the chance that a draft may end below, in every other place of a reply."""
 
 
 class FakeServer:
@@ -122,6 +125,16 @@ class _Client:
                 return Reply(event.tokens, text, event.reason, event.rounds, event.drafted, event.kept)
 
 
+class _EveryDepth(FixedDepths):
+    """The longest drafts, and their alternatives where there is room: what pays is not the question here."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST_DRAFTS, beside=(MOST_ALTERNATIVES,) * MOST_DRAFTS)
+
+    def least(self, stream: StreamView, proposer: int) -> float:
+        return _LEAST if stream.context % 2 else 0.0
+
+
 @contextmanager
 def fake_server(*plugins: type[Plugin], settings: Mapping[str, Any] | None = None) -> Iterator[FakeServer]:
     """A running server; see ``tf_plugins.testing.Engine``."""
@@ -176,15 +189,13 @@ def _lanes(plugins: Plugins, made: list[Proposer], owned: ExitStack) -> Lanes:
             states=states,
         )
     )
-    # Every proposer is asked for the longest draft, and its alternatives are verified where there is room: what pays is
-    # not the question here.
     return Lanes(
         model,
         PLAN,
         drawer,
         admission,
         proposers=fences,
-        depths=FixedDepths(15, beside=(MOST_ALTERNATIVES,) * 15),
+        depths=_EveryDepth(),
         states=states,
         observers=(plugins,),
     )

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.fakes.priced_server import PLAN, Drafter
 from tests.host.pricing.test_pricing import time_rounds, view
-from tf_host.lanes.depths import Cut, DraftSample, Offer, Outcome, RoundSample
+from tf_host.lanes.depths import NEITHER, Cut, DraftSample, Offer, Outcome, RoundSample
 from tf_host.pricing import Pricing
 from tf_host.pricing.depth import rate
-from tf_host.pricing.leaves import PRIOR, Alternatives, ranked, widened
+from tf_host.pricing.leaves import PRIOR, Alternatives, expected, ranked, widened
 from tf_host.pricing.means import STALE
 
 CHANCE = st.floats(0.0, 1.0)
@@ -37,7 +37,7 @@ def test_the_best_rows_land_as_much_as_any_window_of_so_many(
     chances: list[float], alternatives: list[float], rows: int
 ) -> None:
     offered = [len(alternatives)] * len(chances)
-    found = ranked(chances, alternatives, offered, rows)
+    found = ranked(expected(chances, alternatives, offered), rows)
     cut = found.cut(rows)
     counts = range(len(alternatives) + 1)
     ways = [
@@ -52,7 +52,7 @@ def test_the_best_rows_land_as_much_as_any_window_of_so_many(
 
 
 def test_only_what_is_offered_is_ranked() -> None:
-    found = ranked([0.5, 0.5], [0.4, 0.3], (1,), 9)
+    found = ranked(expected([0.5, 0.5], [0.4, 0.3], (1,)), 9)
     assert found.places == ((0, 0), (1, 0), (0, 1))
     assert found.cut(9) == Cut(2, (1, 0))
     assert found.cut(0) == Cut(0)
@@ -100,17 +100,18 @@ def priced(row: float) -> Pricing:
     return pricing
 
 
-def turn(pricing: Pricing, kept: int, stood: int = 0, drafted: int = 4) -> Cut:
+def turn(pricing: Pricing, kept: int, stood: int = 0, drafted: int = 4, row: float = 0.0) -> Cut:
     """A round of a stream alone whose draft has three alternatives a place; what was verified."""
     pricing.plan([view(1)])
     pricing.choose(view(1), 0)
     offer = Offer(1, 0, drafted, (3,) * drafted)
     pricing.record_draft(DraftSample(0, (offer,), 0, 0.004))
     cut = pricing.trim([offer])[1]
-    tried = cut.beside[kept] if kept < len(cut.beside) else 0
+    beside = cut.beside[kept] if kept < len(cut.beside) else 0
     rows = 1 + cut.tokens + sum(cut.beside)
-    outcome = Outcome(1, 100, 0, cut.tokens, min(kept, cut.tokens), tried=tried, stood=min(stood, tried))
-    pricing.record_round(RoundSample(rows, (rows,), 0.08, (outcome,)))
+    own = (stood or NEITHER) if kept <= cut.tokens else 0  # what was cut off would have stood
+    outcome = Outcome(1, 100, 0, cut.tokens, min(kept, cut.tokens), leaf=0 < stood <= beside, next=own)
+    pricing.record_round(RoundSample(rows, (rows,), 0.08 + row * rows, (outcome,)))
     return cut
 
 
@@ -123,9 +124,9 @@ def test_alternatives_are_verified_where_a_row_costs_little() -> None:
 def test_alternatives_that_never_stand_lose_their_rows_and_those_that_do_keep_them() -> None:
     never, always = priced(0.001), priced(0.001)
     for _ in range(300):
-        turn(never, kept=2, stood=0)
-        turn(always, kept=2, stood=1)
-    assert turn(never, 2).beside[2] == 0  # and so nothing more is learned there
+        turn(never, kept=2, stood=0, row=0.001)
+        turn(always, kept=2, stood=1, row=0.001)
+    assert turn(never, 2).beside[2] == 0
     assert turn(always, 2).beside[2] == 1
 
 
@@ -195,7 +196,8 @@ def test_a_leaf_that_ended_a_reply_says_that_the_draft_did_not_stand() -> None:
         pricing = priced(0.0002)
         for _ in range(200):
             pricing.plan([view(1)])
-            outcome = Outcome(1, 100, 0, 4, 1, ended=True, tried=1, stood=stood)
+            pricing.trim([Offer(1, 0, 4, (1,) * 4)])
+            outcome = Outcome(1, 100, 0, 4, 1, ended=True, leaf=bool(stood), next=stood or None)
             pricing.record_round(RoundSample(6, (6,), 0.08, (outcome,)))
         chances.append(
             (pricing._streams.drafts(1, 0).acceptance.chances(1)[0], pricing._streams.alternatives(1, 0).chances[0])

@@ -159,3 +159,72 @@ def test_a_machine_that_was_busy_for_one_reply_drafts_the_next_ones(acceptance: 
     serve(pricing, wanted[:1], lambda rows, bucket: 3 * demo(rows, bucket), slow, first_id=100)
     after = serve(pricing, wanted[1:], demo, drafter, first_id=200)
     assert after.rate > 0.8 * best(wanted[1:], demo, drafter)
+
+
+SAYS: dict[str, Callable[[float], float]] = {
+    "what it finds": lambda found: found,
+    "too much": lambda found: found**0.2,
+    "too little": lambda found: found**3,
+    "always one": lambda found: 1.0,
+    "always a half": lambda found: 0.5,
+    "next to nothing": lambda found: 0.01,
+}
+"""What a drafter says of a draft, by what the demo drafter's own softmax says of it."""
+
+
+def unsure(temperature: float, says: Callable[[float], float] | None) -> list[Reply]:
+    """``sure.jsonl``: the demo drafter's chains of ten from every token of replies, in percent; twice each."""
+    lines = map(json.loads, (Path(__file__).parent / "sure.jsonl").read_text().splitlines())
+    return 2 * [
+        Reply(
+            [bit == "1" for bit in line["agrees"]],
+            temperature=temperature,
+            limit=160,
+            sure=[[says(percent / 100) for percent in chain] for chain in line["percent"]] if says else (),
+        )
+        for line in lines
+        if line["temperature"] == temperature
+    ]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize(("plan", "cost", "step"), [(PLAN, cpu, 0.003), (GPU, gpu, 0.001), (GPU, gpu, 0.003)])
+def test_probabilities_save_steps_and_rows(
+    temperature: float, parallel: int, plan: RowPlan, cost: Callable[[int, int], float], step: float
+) -> None:
+    drafter = Drafter(step=step, reports=Costs(step=step))
+    with_them, without = (
+        serve(
+            started(plan, cost, drafter),
+            unsure(temperature, says),
+            cost,
+            drafter,
+            parallel=parallel,
+            plan=plan,
+            noise=0.05,
+        )
+        for says in (SAYS["what it finds"], None)
+    )
+    assert with_them.kept / with_them.drafted > 1.1 * without.kept / without.drafted
+    assert with_them.rate > (1.01 if parallel == 1 else 0.99) * without.rate
+
+
+@pytest.mark.parametrize("says", SAYS)
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_wrong_probabilities_cost_little(says: str, temperature: float, parallel: int) -> None:
+    drafter = Drafter(step=0.003)
+    said, blind = (
+        serve(started(PLAN, cpu, drafter), unsure(temperature, how), cpu, drafter, parallel=parallel, noise=0.05)
+        for how in (SAYS[says], None)
+    )
+    assert said.rate > 0.95 * blind.rate
+
+
+def test_probabilities_of_a_bad_drafter_cost_less_than_three_in_a_hundred() -> None:
+    """It is sure of what never stands."""
+    wanted = [Reply(reply.agrees, sure=[[0.9] * 10] * len(reply.agrees)) for reply in replies(0.05)]
+    drafter = Drafter(step=0.01)
+    plain = serve(NoDrafts(), wanted, cpu, drafter)
+    assert serve(started(PLAN, cpu, drafter), wanted, cpu, drafter, noise=0.05).rate > 0.97 * plain.rate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
@@ -27,6 +27,7 @@ class Turn:
         seed: for the noise.
         temperature: 0 for greedy.
         alternatives: most other ids to tell of each step.
+        least: the draft may end with the first token down to which all stand by a chance below this.
     """
 
     slot: Slot
@@ -35,6 +36,31 @@ class Turn:
     seed: int
     temperature: float
     alternatives: int = 0
+    least: float = 0.0
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One stream's chain in a call; ``chance`` is that of all its tokens that were read back."""
+
+    at: int
+    turn: Turn
+    part: Part
+    tokens: list[int] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    chance: float = 1.0
+
+    def take(self, token: int, share: float) -> None:
+        self.tokens.append(token)
+        self.shares.append(share)
+        self.chance *= share
+
+    def goes_on(self, step: int) -> bool:
+        return step < self.turn.most and self.chance >= self.turn.least
+
+
+_Sent = tuple[Sequence[_Stream], mx.array, mx.array]
+"""A step under way: whose it is, their tokens, and the tokens' probabilities."""
 
 
 class Chain:
@@ -90,36 +116,39 @@ class Chain:
             slot.flush()
 
     def draft(self, turns: Sequence[Turn]) -> list[Draft]:
-        """Each stream's draft of ``most`` tokens, for streams in the order of ``most``, the largest first.
+        """Each stream's draft with its probabilities, for streams in the order of ``most``, the largest first.
 
-        Every step is sent off as it is made and takes its tokens from the one before; they come back together, once.
+        A step takes its tokens from the one before. Where no turn has a ``least``, every step is sent off as it is made
+        and they come back together, once. Where one has, a step is read before more than the form's ``ahead`` further
+        ones are sent off, and a stream that then falls below its ``least`` has no more of them.
         There are no alternatives: only the best of a step leaves the device.
         """
-        ends = [turn.slot.length + len(turn.unread) for turn in turns]
-        parts = [self._part(turn.slot, len(turn.unread)) for turn in turns]
-        angles, at = self._angles(turns), sum(len(turn.unread) for turn in turns)
-        rows = self._forward.rows(mx.array([token for turn in turns for token in turn.unread]), angles[:at], parts)
-        rows = rows if at == len(turns) else rows[mx.array(_lasts(turns))]
-        steps = []
-        for step in range(turns[0].most):
-            tokens = self._drawn(self._forward.logits(rows), turns, [end + step for end in ends])
-            mx.async_eval(tokens)
-            steps.append(tokens)
-            count = sum(turn.most > step + 1 for turn in turns)
-            if not count:
+        streams = [_Stream(at, turn, self._part(turn.slot, len(turn.unread))) for at, turn in enumerate(turns)]
+        most, going, sent = turns[0].most, streams, list[_Sent]()
+        ahead = self._form.ahead if any(turn.least for turn in turns) else most
+        angles, unread = self._angles(turns), [token for turn in turns for token in turn.unread]
+        rows = self._forward.rows(mx.array(unread), angles[: len(unread)], [one.part for one in streams])
+        rows = _picked(rows, _lasts(turns))
+        for step in range(most):
+            logits = self._forward.logits(rows)
+            tokens = self._drawn(logits, [one.turn for one in going], step)
+            shares = self._form.shares(logits, tokens)
+            mx.async_eval(tokens, shares)
+            sent.append((going, tokens, shares))
+            if len(sent) > ahead:
+                _read([sent.pop(0)])
+            on = [row for row, one in enumerate(going) if one.goes_on(step + 1)]
+            if not on:
                 break
-            for part in parts:
-                part.rows = 1
-            rows = self._forward.rows(tokens[:count], angles[at : at + count], parts[:count])
-            at += count
-        drawn: Any = mx.concatenate(steps).tolist()
-        drafts: list[list[int]] = [[] for _ in turns]
-        for tokens in steps:
-            for draft in drafts[: tokens.shape[0]]:
-                draft.append(drawn.pop(0))
-        for turn, part, draft in zip(turns, parts, drafts, strict=True):
-            turn.slot.wrote(part.tail, [*turn.unread, *draft[:-1]], len(turn.unread))
-        return [Draft(tuple(draft)) for draft in drafts]
+            going, at = [going[row] for row in on], len(unread) + step * len(turns)
+            for one in going:
+                one.part.rows = 1
+            turned = _picked(angles[at : at + len(turns)], [one.at for one in going])
+            rows = self._forward.rows(_picked(tokens, on), turned, [one.part for one in going])
+        _read(sent)
+        for one in streams:
+            one.turn.slot.wrote(one.part.tail, [*one.turn.unread, *one.tokens[:-1]], len(one.turn.unread))
+        return [Draft(tuple(one.tokens), probabilities=tuple((share,) for share in one.shares)) for one in streams]
 
     def _laid(self, form: Form) -> Layout:
         weights = form.weights
@@ -130,22 +159,20 @@ class Chain:
         return Part.of(slot.cache, len(slot.tokens), slot.tail, len(slot.recent), rows)
 
     def _angles(self, turns: Sequence[Turn]) -> mx.array:
-        """Of all rows of the call, in the order that they are computed."""
+        """Of the tokens to read first, then of every stream's row in each further step."""
         positions = [turn.slot.length + n for turn in turns for n in range(len(turn.unread))]
-        for step in range(1, turns[0].most):
-            positions += [turn.slot.length + len(turn.unread) + step - 1 for turn in turns if turn.most > step]
+        for step in range(turns[0].most - 1):
+            positions += [turn.slot.length + len(turn.unread) + step for turn in turns]
         return self._form.angles(mx.array(positions))
 
-    def _drawn(self, logits: mx.array, turns: Sequence[Turn], positions: Sequence[int]) -> mx.array:
-        """Tokens ``[R]`` drawn from ``logits [R, ids]`` for the first R streams, greedy or with the target's noise."""
-        count = logits.shape[0]
-        if not any(turn.temperature for turn in turns[:count]):
+    def _drawn(self, logits: mx.array, turns: Sequence[Turn], step: int) -> mx.array:
+        """Tokens ``[R]`` drawn from ``logits [R, ids]``, each for its stream, greedy or with the target's noise."""
+        if not any(turn.temperature for turn in turns):
             return mx.argmax(logits, axis=-1)
         tokens = []
-        for row, (turn, position) in enumerate(zip(turns[:count], positions, strict=False)):
-            values = logits[row]
+        for values, turn in zip(logits, turns, strict=True):
             if turn.temperature:
-                noise = self._noise(turn.seed, position)[: self.ids]
+                noise = self._noise(turn.seed, turn.slot.length + len(turn.unread) + step)[: self.ids]
                 values = values.astype(mx.float32) * (1 / turn.temperature) + noise
             tokens.append(mx.argmax(values))
         return mx.stack(tokens)
@@ -158,3 +185,19 @@ def _lasts(turns: Sequence[Turn]) -> list[int]:
         last += len(turn.unread)
         lasts.append(last)
     return lasts
+
+
+def _picked(rows: mx.array, places: list[int]) -> mx.array:
+    """The rows at some places, given in ascending order."""
+    return rows if len(places) == rows.shape[0] else rows[mx.array(places)]
+
+
+def _read(sent: Sequence[_Sent]) -> None:
+    """Read steps back, all at once."""
+    if not sent:
+        return
+    tokens: Any = mx.concatenate([tokens for _, tokens, _ in sent]).tolist()
+    shares: Any = mx.concatenate([shares for _, _, shares in sent]).tolist()
+    streams = [one for going, _, _ in sent for one in going]
+    for one, token, share in zip(streams, tokens, shares, strict=True):
+        one.take(token, share)

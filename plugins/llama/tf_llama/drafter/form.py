@@ -25,6 +25,9 @@ class Form(Protocol):
     tail: int
     """Recent positions that a stream keeps beside its cache; also the rows of a prompt chunk."""
 
+    ahead: int
+    """Steps that are sent off before the one is read that may end the chain."""
+
     weights: Weights
 
     def norm(self, rows: mx.array, weight: mx.array | None) -> mx.array:
@@ -42,6 +45,9 @@ class Form(Protocol):
 
     def gate(self, rows: mx.array) -> mx.array:
         """``silu(gate) * up`` of ``[R, 2 F]``."""
+
+    def shares(self, logits: mx.array, tokens: mx.array) -> mx.array:
+        """Float32 ``[R]``, at most 1: what the softmax of ``logits [R, ids]`` gives ``tokens [R]``, one a row."""
 
 
 def shape(args: Any) -> tuple[int, int, int]:

@@ -17,6 +17,7 @@ class GpuForm:
     """The checkpoint's own dtype, MLX's kernels."""
 
     tail = 256
+    ahead = 1  # where waiting costs more than a step
 
     def __init__(self, model: Any, ids: int) -> None:
         inner = model.model
@@ -63,3 +64,7 @@ class GpuForm:
     def gate(self, rows: mx.array) -> mx.array:
         gated: mx.array = swiglu(*mx.split(rows, 2, axis=-1))
         return gated
+
+    def shares(self, logits: mx.array, tokens: mx.array) -> mx.array:
+        shares = mx.softmax(logits.astype(mx.float32), axis=-1)
+        return mx.take_along_axis(shares, tokens[:, None], axis=-1)[:, 0]

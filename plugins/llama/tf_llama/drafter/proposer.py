@@ -150,7 +150,7 @@ class LlamaDrafter:
             unread = unread[-1:]
         elif len(slot.recent) + len(unread) + most > self._running.tail:
             slot.flush()
-        return Turn(slot, unread, most, request.seed, request.temperature, request.alternatives)
+        return Turn(slot, unread, most, request.seed, request.temperature, request.alternatives, request.least)
 
     def _read(self, slot: Slot, tokens: list[int]) -> None:
         started = time.perf_counter()
@@ -163,7 +163,8 @@ class LlamaDrafter:
         order = sorted(range(len(turns)), key=lambda at: -turns[at].most)
         started = time.perf_counter()
         chained = self._running.draft([turns[at] for at in order])
-        steps = [sum(turn.most > step for turn in turns) for step in range(turns[order[0]].most)]
+        lengths = [len(draft.tokens) for draft in chained]
+        steps = [sum(length > step for length in lengths) for step in range(max(lengths))]
         self._clock.chained(time.perf_counter() - started, steps)
         drafts = dict(zip(order, chained, strict=True))
         return [drafts[at] for at in range(len(turns))]
@@ -172,4 +173,4 @@ class LlamaDrafter:
 def _cut(draft: Draft, end_ids: frozenset[int]) -> Draft:
     """Nothing after an end token, and nothing in the place of what is not there."""
     places = 1 + next((at for at, token in enumerate(draft.tokens) if token in end_ids), len(draft.tokens) - 1)
-    return Draft(draft.tokens[:places], draft.alternatives[:places])
+    return Draft(draft.tokens[:places], draft.alternatives[:places], draft.probabilities[:places])

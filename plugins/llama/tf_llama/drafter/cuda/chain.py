@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,10 +94,10 @@ class CudaChain(Chain):
         if drawn[-1]:
             self._given_up = True
             raise RuntimeError("the drafter's kernel was given up: its blocks were not all on the device for a second")
-        best = [drawn[at : at + plan.BEST] for at in range(0, len(drawn) - 1, plan.BEST)]
         steps, drafts = turns[0].most, []
+        known = _steps(drawn)
         for at, turn in enumerate(turns):
-            draft = _drafted(best[at * steps : at * steps + turn.most], turn.alternatives)
+            draft = _drafted(known[at * steps : at * steps + turn.most], turn.alternatives, turn.least)
             turn.slot.wrote([written[at]], [*turn.unread, *draft.tokens[:-1]], len(turn.unread))
             drafts.append(draft)
         return drafts
@@ -106,7 +107,7 @@ class CudaChain(Chain):
         if turn.temperature:
             end = turn.slot.length + len(turn.unread)
             noise = mx.stack([self._noise(turn.seed, end + step)[: self.ids] for step in range(turn.most)])
-        return Given(turn.slot.cache[0], len(turn.slot.tokens), turn.temperature, noise)
+        return Given(turn.slot.cache[0], len(turn.slot.tokens), turn.temperature, noise, turn.least)
 
     def _laid(self, form: Form) -> Layout:
         weights = form.weights
@@ -121,12 +122,32 @@ class CudaChain(Chain):
         return Part.of(caches, len(slot.tokens), [tail] * len(caches), 0, rows)
 
 
-def _drafted(best: Sequence[Sequence[int]], alternatives: int) -> Draft:
-    """Of each step's best ids. They differ, as each id is one thread's of the kernel; -1 stands for none."""
-    tokens = tuple(ids[0] for ids in best)
-    if not alternatives:
-        return Draft(tokens)
-    return Draft(tokens, tuple(tuple(id for id in ids[1 : 1 + alternatives] if id >= 0) for ids in best))
+_Step = list[tuple[int, float]]
+"""A step's best ids, each with its probability."""
+
+
+def _steps(drawn: list[int]) -> list[_Step]:
+    """What a launch found, by streams and steps."""
+    half = len(drawn) // 2
+    shares = struct.unpack(f"={half}f", struct.pack(f"={half}i", *drawn[half:-1]))
+    found = list(zip(drawn[:half], shares, strict=True))
+    return [found[at : at + plan.BEST] for at in range(0, half, plan.BEST)]
+
+
+def _drafted(steps: Sequence[_Step], alternatives: int, least: float) -> Draft:
+    """What is left of the steps: none after the first draft down to which all stand by a chance below ``least``.
+
+    A step's ids differ, as each is one thread's of the kernel; -1 stands for none.
+    """
+    kept, stands = list[_Step](), 1.0
+    for step in steps:
+        if step[0][0] < 0 or stands < least:
+            break
+        kept.append([step[0], *((id, share) for id, share in step[1 : 1 + alternatives] if id >= 0)])
+        stands *= step[0][1]
+    ids = [tuple(id for id, _ in step) for step in kept]
+    shares = tuple(tuple(share for _, share in step) for step in kept)
+    return Draft(tuple(id for id, *_ in ids), tuple(place[1:] for place in ids) if alternatives else (), shares)
 
 
 def possible(config: LlamaConfig, dtype: mx.Dtype, device: Processor) -> bool:

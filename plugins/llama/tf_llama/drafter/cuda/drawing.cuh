@@ -63,14 +63,46 @@ __device__ __forceinline__ void merge_lanes(Best& best) {
   }
 }
 
+// What logits sum to as powers of e: `sum` times e to `most`.
+struct Mass {
+  float most, sum;
+
+  static __device__ __forceinline__ Mass none() { return {-1e30f, 0.f}; }
+  __device__ __forceinline__ void add(float other, float by) {
+    const float more = fmaxf(most, other);
+    sum = sum * power_of_two((most - more) * LOG2E) + by * power_of_two((other - more) * LOG2E);
+    most = more;
+  }
+  // The probability of a logit.
+  __device__ __forceinline__ float share(float logit) const {
+    return fminf(power_of_two((logit - most) * LOG2E) / sum, 1.f);
+  }
+};
+
+template <int FROM, int TO>
+__device__ __forceinline__ void add_lanes(Mass& mass) {
+#pragma unroll
+  for (int by = FROM; by >= TO; by /= 2) {
+    const float most = __shfl_xor_sync(0xffffffffu, mass.most, by), sum = __shfl_xor_sync(0xffffffffu, mass.sum, by);
+    mass.add(most, sum);
+  }
+}
+
+// What a block found in its share of a row's ids.
+struct Found {
+  Best best;
+  Mass mass;
+};
+
 // The best of this block's share, for the `drawn` rows in `drawing`. noise [rows, V].
 template <typename S>
 __device__ __forceinline__ void draw(State<S>& s, const int* drawing, int drawn, const float* noise) {
   static_assert(STREAMS <= AT_ONCE && STREAMS <= WARPS, "all rows that draw are multiplied at once, and have a warp each");
-  __shared__ Best found[WARPS][STREAMS];
+  __shared__ Found found[WARPS][STREAMS];
   take(s, s.weights.norm, drawn, [&](int n, int at) { return kept(s, drawing[n], at); });
   const int lane = threadIdx.x % 32, mine = lane / 4, warp = threadIdx.x / 32;
   Best best = Best::none();
+  Mass mass = Mass::none();
   products<Head<S>, S::PITCH>(s.ring, Head<S>::of(s.weights, 0), s.x, drawn, [&](int, int group, const auto& sums) {
     const int token = group * 4 + lane % 4;
     float value = picked(sums, lane % 4, mine);
@@ -78,44 +110,58 @@ __device__ __forceinline__ void draw(State<S>& s, const int* drawing, int drawn,
     const Row& row = s.rows[drawing[mine]];
     const Stream& stream = s.streams[row.stream];
     value *= s.scales[mine];
+    mass.add(value, 1.f);
     if (stream.noise >= 0) value = value * stream.scale + noise[size_t(stream.noise + row.draw) * S::V + token];
     best.insert(candidate(value, token));
   });
   merge_lanes<2, 1>(best);
-  if (mine < STREAMS && lane % 4 == 0) found[warp][mine] = best;
+  add_lanes<2, 1>(mass);
+  if (mine < STREAMS && lane % 4 == 0) found[warp][mine] = {best, mass};
   __syncthreads();
   if (warp < drawn) {
-    Best all = lane < WARPS ? found[lane][warp] : Best::none();
-    merge_lanes<16, 1>(all);
-    if (lane == 0) reinterpret_cast<Best*>(s.scratch.best)[blockIdx.x * STREAMS + warp] = all;
+    Found all = lane < WARPS ? found[lane][warp] : Found{Best::none(), Mass::none()};
+    merge_lanes<16, 1>(all.best);
+    add_lanes<16, 1>(all.mass);
+    if (lane == 0) reinterpret_cast<Found*>(s.scratch.found)[blockIdx.x * STREAMS + warp] = all;
   }
 }
 
-// What the blocks found, once all have: every block has the drafts, and the first one puts them and the next best ids
-// down in tokens [STREAMS, steps, BEST], -1 where there are no more.
+// What the blocks found, once all have: every block has the drafts and the chances that all so far stand, and the first one
+// puts drafts and next best ids down in tokens [STREAMS, steps, BEST], -1 where there are no more, and behind all of them
+// their probabilities.
 template <typename S>
-__device__ __forceinline__ void settle(State<S>& s, const int* drawing, int drawn, int* tokens, int steps) {
+__device__ __forceinline__ void settle(State<S>& s, const int* drawing, int drawn, const float* noise, int* tokens, int steps) {
   const int n = threadIdx.x / 32;
   if (n < drawn) {
     Best all = Best::none();
+    Mass mass = Mass::none();
     for (int block = threadIdx.x % 32; block < gridDim.x; block += 32) {
+      const float2* from = reinterpret_cast<const float2*>(s.scratch.found) + (block * STREAMS + n) * (BEST + 1);
       Best theirs;
 #pragma unroll
-      for (int r = 0; r < BEST; ++r)
-        theirs.list[r] = __ldcg(reinterpret_cast<const float2*>(s.scratch.best) + (block * STREAMS + n) * BEST + r);
+      for (int r = 0; r < BEST; ++r) theirs.list[r] = __ldcg(from + r);
+      const float2 of = __ldcg(from + BEST);
       all.merge(theirs);
+      mass.add(of.x, of.y);
     }
     merge_lanes<16, 1>(all);
+    add_lanes<16, 1>(mass);
     if (threadIdx.x % 32 == 0) {
       const Row& row = s.rows[drawing[n]];
+      const Stream& stream = s.streams[row.stream];
+      const float* beside = stream.noise < 0 ? nullptr : noise + size_t(stream.noise + row.draw) * S::V;
       s.drafts[row.stream] = min(max(__float_as_int(all.list[0].y), 0), S::V - 1);  // also of blocks that gave up
-      if (blockIdx.x == 0) {
-        int* to = tokens + (row.stream * steps + row.draw) * BEST;
-        to[0] = s.drafts[row.stream];
 #pragma unroll
-        for (int r = 1; r < BEST; ++r) {
-          const int id = __float_as_int(all.list[r].y);
-          to[r] = id < S::V ? id : -1;
+      for (int r = 0; r < BEST; ++r) {
+        if (r && blockIdx.x) break;
+        const int id = r ? __float_as_int(all.list[r].y) : s.drafts[row.stream];
+        const float logit = beside && id < S::V ? (all.list[r].x - beside[id]) / stream.scale : all.list[r].x;
+        const float share = id < S::V ? mass.share(logit) : 0.f;
+        if (r == 0) s.stands[row.stream] *= share;
+        if (blockIdx.x == 0) {
+          int* to = tokens + (row.stream * steps + row.draw) * BEST + r;
+          to[0] = id < S::V ? id : -1;
+          to[STREAMS * steps * BEST] = __float_as_int(share);
         }
       }
     }

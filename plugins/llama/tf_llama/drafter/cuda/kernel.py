@@ -26,9 +26,11 @@ _FILES = (
     "taking.cuh",
     "layer.cuh",
     "drawing.cuh",
-    "meeting.cuh",
     "chain.cuh",
 )
+_SHARED = (COMMON, "meeting.cuh")
+"""Of the rows' kernels."""
+
 _CONSTANTS = ("STREAMS", "BEST", "FIELDS", "WARPS", "AHEAD", "MOST_PARTS")
 _PLACES = range(plan.STREAMS)
 _INPUTS = (
@@ -37,12 +39,12 @@ _INPUTS = (
     *(f"cache{at}" for at in _PLACES),
 )
 _OUTPUTS = (
-    *("tokens", "hidden", "queries", "sums", "shares", "inner", "best"),
+    *("tokens", "hidden", "queries", "sums", "shares", "inner", "found"),
     *(f"written{at}" for at in _PLACES),
 )
 _SOURCE = """
 const ::tf::Weights weights{table, attend_norms, attend, output, mlp_norms, gate_up, down, norm, head};
-const ::tf::Scratch scratch{hidden, queries, sums, shares, inner, best};
+const ::tf::Scratch scratch{hidden, queries, sums, shares, inner, found};
 const ::tf::bf16* const caches[] = {cache0, cache1, cache2, cache3};
 const int capacities[] = {cache0_shape[1], cache1_shape[1], cache2_shape[1], cache3_shape[1]};
 ::tf::bf16* const written[] = {written0, written1, written2, written3};
@@ -56,7 +58,7 @@ _SCHEDULE = 2_048
 """Numbers of a schedule that go through a mailbox: 24 passes of 16 rows and more."""
 
 _TURNS = 64
-"""Numbers, of which the kernel uses two, in lines of their own."""
+"""Numbers, of which the kernel uses two of 64 bits, in lines of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,14 @@ class Given:
         base: positions in it.
         temperature: 0 for greedy.
         noise: float32 ``[steps, ids]`` where the temperature is not 0.
+        least: the chance of all its drafts below which the next is not made.
     """
 
     cache: mx.array
     base: int
     temperature: float
     noise: mx.array | None
+    least: float = 0.0
 
 
 class DraftKernel:
@@ -92,8 +96,8 @@ class DraftKernel:
         self._weights, self._ids, self._frequencies = stacks.arrays(), stacks.head.shape[0], frequencies
         self._kernel = _compiled(plan.memory(config, self.rows))
         self._eps = self._silent = number(config.eps)
-        self._mailbox = Mailbox(_SCHEDULE)
-        mx.eval(self._frequencies)
+        self._mailbox, self._turns = Mailbox(_SCHEDULE), mx.zeros((_TURNS,), mx.int32)
+        mx.eval(self._frequencies, self._turns)
 
     def __call__(self, passes: Sequence[Sequence[Row]], streams: Sequence[Given]) -> tuple[mx.array, list[mx.array]]:
         """Drafts of up to ``plan.STREAMS`` streams.
@@ -103,9 +107,10 @@ class DraftKernel:
             streams: in the rows' order of them.
 
         Returns:
-            int32 ``[STREAMS * steps * BEST + 1]``: by streams and steps the draft and the next best ids, no id twice in
-            a step and -1 where there are no more; then 1 where the chain was given up. And for every stream the keys
-            and values from its base on, ``[layers * 2 kv heads, TAIL, head size]``.
+            int32 ``[2 * STREAMS * steps * BEST + 1]``: by streams and steps the draft and the next best ids, no id
+            twice in a step and -1 where there are no more, or the step was not made; then the bits of their float32
+            probabilities; then 1 where the chain was given up. And for every stream the keys and values from its base
+            on, ``[layers * 2 kv heads, TAIL, head size]``.
 
         Raises:
             ValueError: a chain would write past its tail; the kernel itself does not look.
@@ -121,9 +126,9 @@ class DraftKernel:
         lanes, size = config.layers * 2 * config.kv_heads, config.head_dim
         attended = (plan.MOST_PARTS, rows, config.heads)
         shapes = [
-            *((plan.STREAMS * steps * plan.BEST + 1,), (rows, config.hidden), (rows, config.heads * size)),
+            *((2 * plan.STREAMS * steps * plan.BEST + 1,), (rows, config.hidden), (rows, config.heads * size)),
             *((*attended, size), (*attended, 2), (rows, config.mlp)),
-            (self._blocks, plan.STREAMS, plan.BEST, 2),
+            (self._blocks, plan.STREAMS, plan.BEST + 1, 2),
             *([(lanes, plan.TAIL, size)] * len(streams) + [(1,)] * missing),
         ]
         dtypes = [mx.int32, *[mx.float32] * 4, mx.bfloat16, mx.float32, *[mx.bfloat16] * plan.STREAMS]
@@ -135,7 +140,7 @@ class DraftKernel:
                 self._sent(_schedule(passes, steps, streams, rows)),
                 self._frequencies,
                 mx.concatenate(noise) if noise else self._silent,
-                mx.zeros((_TURNS,), mx.int32),  # the kernel counts in them, so they are its own
+                self._turns,
                 self._eps,
                 *self._weights,
                 *caches,
@@ -156,7 +161,7 @@ class DraftKernel:
 
 
 def _compiled(memory: int) -> Kernel:
-    texts = [text(COMMON), constants(plan, _CONSTANTS), *(text(name, __package__) for name in _FILES)]
+    texts = [*map(text, _SHARED), constants(plan, _CONSTANTS), *(text(name, __package__) for name in _FILES)]
     made: Kernel = mx.fast.cuda_kernel(
         name=f"tf_draft_chain_{digest(*texts, _SOURCE, text('kernel.py', __package__))}",
         input_names=list(_INPUTS),
@@ -172,7 +177,7 @@ def _schedule(passes: Sequence[Sequence[Row]], steps: int, streams: Sequence[Giv
     """Numbers of 32 bits as the kernel reads them."""
     missing = plan.STREAMS - len(streams)
     scales = [min(1 / stream.temperature, _COLDEST) if stream.temperature else 0.0 for stream in streams]
-    scales += [0.0] * missing
+    leasts = [stream.least for stream in streams]
     numbers, noises = [len(passes), steps], 0
     for stream in streams:
         numbers += [stream.base, -1 if stream.noise is None else noises]
@@ -183,4 +188,5 @@ def _schedule(passes: Sequence[Sequence[Row]], steps: int, streams: Sequence[Giv
         for row in one:
             numbers += row
         numbers += [0] * (plan.FIELDS * (rows - len(one)))
-    return struct.pack(f"<{plan.STREAMS}f{len(numbers)}i", *scales, *numbers)
+    known = (*scales, *[0.0] * missing, *leasts, *[0.0] * missing)
+    return struct.pack(f"<{len(known)}f{len(numbers)}i", *known, *numbers)

@@ -15,20 +15,21 @@ struct Weights {
 };
 
 // hidden [ROWS, H], queries [ROWS, O], sums [MOST_PARTS, ROWS, HEADS, SIZE], shares [MOST_PARTS, ROWS, HEADS, 2],
-// inner [ROWS, I], best [blocks, STREAMS, BEST, 2]. What other blocks wrote is read past the first cache.
+// inner [ROWS, I], found [blocks, STREAMS, BEST + 1, 2]. What other blocks wrote is read past the first cache.
 struct Scratch {
   float *hidden, *queries, *sums, *shares;
   bf16* inner;
-  float* best;
+  float* found;
 };
 
 // A stream's keys and values: cache [L * 2 KV, capacity, SIZE], written [L * 2 KV, TAIL, SIZE] from `base` on.
-// noise: its first row of noise, or -1. scale: 1 / temperature.
+// noise: its first row of noise, or -1. scale: 1 / temperature. least: its chain ends once the chance that all of its drafts
+// stand is less.
 struct Stream {
   const bf16* cache;
   bf16* written;
   int capacity, base, noise;
-  float scale;
+  float scale, least;
 };
 
 template <int L_, int H_, int HEADS_, int KV_, int SIZE_, int I_, int V_, int ROWS_, int TAIL_>
@@ -42,7 +43,7 @@ struct Shape {
 };
 
 // weights and scratch aside, all of it is in the block's shared memory. x [ROWS, PITCH] are the rows to multiply, scales
-// [ROWS] what their norms come to, drafts [STREAMS] the last drafts, and the ring has the next product's first weights.
+// [ROWS] what their norms come to, drafts [STREAMS] the last drafts, stands [STREAMS] the chances that all of them stand, and the ring has the next product's first weights.
 template <typename S>
 struct State {
   const Weights& weights;
@@ -53,6 +54,7 @@ struct State {
   bf16* x;
   float* scales;
   int* drafts;
+  float* stands;
   float eps;
   int count;
 };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -18,6 +19,9 @@ _NEAR = 0.25
 logits. Bfloat16 rounds to some 0.01 of one, and the best of thousands is four above the mean: what comes of a wrong sum
 would be far off."""
 
+_FAR = 0.1
+"""How far a probability may be from MLX's."""
+
 _STEPS = 4
 
 
@@ -32,20 +36,27 @@ def what_is_off(chain: Chain, form: Form, forward: Forward) -> str:
     ]
     for context, draft in zip(contexts, chain.draft(turns), strict=True):
         logits = _logits(form, forward, [*context, *draft.tokens[:-1]])[-_STEPS:].astype(mx.float32)
-        for step, (token, others) in enumerate(zip(draft.tokens, draft.alternatives, strict=True)):
-            if off := _differs([token, *others], logits[step]):
+        given = zip(draft.tokens, draft.alternatives, draft.probabilities, strict=True)
+        for step, (token, others, shares) in enumerate(given):
+            if off := _differs([token, *others], shares, logits[step]):
                 return f"draft {step + 1} after {len(context)} tokens: {off}"
     return ""
 
 
-def _differs(ids: list[int], logits: mx.array) -> str:
-    """The first of one step's ids that is off, by their logits ``[ids]``."""
+def _differs(ids: list[int], shares: Sequence[float], logits: mx.array) -> str:
+    """The first of one step's ids that is off, by their logits ``[ids]``, or whose probability is."""
     if len(set(ids)) < plan.BEST:
         return f"{ids} are not {plan.BEST} ids"
     best = -mx.sort(-logits)[: plan.BEST]
     below: Any = ((best - logits[mx.array(ids)]) / mx.std(logits)).tolist()
     off = next((rank for rank, far in enumerate(below) if not far <= _NEAR), None)  # NaN is off too
-    return "" if off is None else f"its id of rank {off + 1} is {below[off]:.2g} deviations below MLX's"
+    if off is not None:
+        return f"its id of rank {off + 1} is {below[off]:.2g} deviations below MLX's"
+    known: Any = mx.softmax(logits)[mx.array(ids)].tolist()
+    far = next((rank for rank in range(len(ids)) if not abs(shares[rank] - known[rank]) <= _FAR), None)
+    if far is not None:
+        return f"its id of rank {far + 1} has a probability of {shares[far]:.2g}, not {known[far]:.2g}"
+    return ""
 
 
 def _logits(form: Form, forward: Forward, tokens: list[int]) -> mx.array:
