@@ -1,6 +1,7 @@
-"""One backend a process: stock MLX, MKL in strict mode, plain MKL, or no C++ compiler.
+"""One backend a process: stock MLX, MKL in strict mode, plain MKL, no C++ compiler, or whatever MLX is installed for.
 
-``TF_TEST_BACKEND`` picks it (``stock`` by default). The matrix library is loaded here, before any test imports MLX.
+``TF_TEST_BACKEND`` picks it (``stock`` by default). The matrix library is loaded here, before any test imports MLX. All
+but ``gpu`` compute on the CPU, on machines with a GPU too, and so do the servers that tests start.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from tf_host.settings import ServerSettings
 from tf_plugins.types import Device
 
 BACKEND = os.environ.get("TF_TEST_BACKEND", "stock")
-_BLAS = {"stock": "none", "mkl": "mkl", "mkl-plain": "mkl-plain", "nocxx": "none"}
+_BLAS = {"stock": "none", "mkl": "mkl", "mkl-plain": "mkl-plain", "nocxx": "none", "gpu": "none"}
 
 if BACKEND not in _BLAS:
     raise pytest.UsageError(f"TF_TEST_BACKEND must be one of {', '.join(_BLAS)}, not {BACKEND!r}")
 
-DEVICE = prepare(ServerSettings(cpu_blas=_BLAS[BACKEND]))
+os.environ["TF_DEVICE"] = "auto" if BACKEND == "gpu" else "cpu"
+DEVICE = prepare(ServerSettings(cpu_blas=_BLAS[BACKEND], device=os.environ["TF_DEVICE"]))
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import mlx.core as mx
 import pytest
 
+from tests.cuda import ON_CUDA
 from tests.drafter.launched import made
 from tests.drafter.reference import ReferenceKernel
 from tests.llama.reference import H200
@@ -21,7 +21,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[[], LlamaDrafter]:
     """On a CUDA device the kernel itself, elsewhere MLX in its place."""
 
     def drafter() -> LlamaDrafter:
-        if not mx.cuda.is_available():
+        if not ON_CUDA:
             monkeypatch.setattr(starting, "processor", lambda: H200)
             monkeypatch.setattr(cuda, "DraftKernel", ReferenceKernel)
         return made()

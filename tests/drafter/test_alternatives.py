@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from operator import mul
 
@@ -29,6 +30,12 @@ def asked(drafter: LlamaDrafter, alternatives: int, stream: int = 1, most: int =
     drafter.close(stream)
     assert draft is not None
     return draft
+
+
+def near(draft: Draft) -> Draft:
+    """Equals what another launch drafts: a product's sums may be rounded by how many rows it has."""
+    shares = tuple(pytest.approx(shares, rel=1e-3) for shares in draft.probabilities)
+    return replace(draft, probabilities=shares)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -92,10 +99,11 @@ def test_each_stream_of_a_launch_has_its_own_end(through_kernel: LlamaDrafter) -
     for stream, context in contexts.items():
         through_kernel.open(stream, context, 100)
     short, long = through_kernel.propose([request(1, contexts[1], 8, least=least), request(2, contexts[2], 8)])
-    assert short == Draft(whole.tokens[:1], (), whole.probabilities[:1])
-    assert long == whole
+    assert short == near(Draft(whole.tokens[:1], (), whole.probabilities[:1]))
+    assert long == near(whole)
     longer = [*CONTEXT, *whole.tokens[:3], 9]
-    assert through_kernel.propose([request(1, longer, 4)]) == through_kernel.propose([request(2, longer, 4)])
+    (one,), (two,) = (through_kernel.propose([request(stream, longer, 4)]) for stream in contexts)
+    assert one == near(two)
 
 
 def test_each_stream_of_a_call_has_its_own(through_kernel: LlamaDrafter) -> None:
@@ -114,7 +122,7 @@ def test_each_stream_of_a_call_has_its_own(through_kernel: LlamaDrafter) -> None
         for stream in wishes:
             through_kernel.close(stream)
         through_kernel.shed(0)
-    assert together == alone
+    assert together == [near(draft) for draft in alone]
     for draft, (most, alternatives, _) in zip(together, wishes.values(), strict=True):
         assert [len(others) for others in draft.alternatives] == [alternatives] * (most if alternatives else 0)
 

@@ -11,6 +11,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
+from tests.cuda import ON_CUDA
 from tests.drafter import tiny
 from tests.drafter.launched import SHAPE, made
 from tests.drafter.reference import ReferenceKernel
@@ -119,7 +120,7 @@ def test_a_kernel_that_cannot_run_is_left_out(
 def test_a_chain_that_is_given_up_is_not_tried_again(
     through_kernel: LlamaDrafter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if mx.cuda.is_available():
+    if ON_CUDA:
         pytest.skip("the kernel itself has no way to be made to wait")
     kernel = through_kernel._running._kernel
     kernel.gives_up = True
@@ -156,7 +157,7 @@ def test_passes_read_then_step(through_kernel: LlamaDrafter) -> None:
     assert passes(turns, 16)[0] == [*passes(turns, 3)[0], *passes(turns, 3)[1]]
 
 
-@pytest.mark.skipif(not mx.cuda.is_available(), reason="the kernel runs on a CUDA device alone")
+@pytest.mark.skipif(not ON_CUDA, reason="the kernel runs on a CUDA device alone")
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "size", "mlp", "ids"),
     [(3, 1, 64, 576, 1_001), (16, 2, 128, 1_536, 500), (8, 8, 64, 264, 4_096), (4, 2, 128, 8_192, 2_000)],
@@ -218,7 +219,7 @@ def expect_shares(ids: list[int], found: list[float], wanted: list[float]) -> No
         assert share == pytest.approx(wanted[id], rel=0.25, abs=1e-3)
 
 
-@pytest.mark.skipif(not mx.cuda.is_available(), reason="the kernel runs on a CUDA device alone")
+@pytest.mark.skipif(not ON_CUDA, reason="the kernel runs on a CUDA device alone")
 def test_the_kernel_ends_where_its_reference_does() -> None:
     """One stream's chance falls below its least, the other's does not; then both do; then none."""
     config = parsed(hidden_size=192, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=2)

@@ -12,6 +12,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+from tests.cuda import ON_CUDA
 from tests.llama.leaves import leaf_rows
 from tests.llama.tiny import checkpoint, ids, load, read
 from tf_llama.rows.cuda.form import CudaForm
@@ -20,7 +21,7 @@ from tf_llama.rows.cuda.plan import ROWS
 from tf_llama.rows.cuda.processor import Processor, processor
 from tf_plugins.types import Device, Window
 
-pytestmark = pytest.mark.skipif(not mx.cuda.is_available(), reason="there is no CUDA device here")
+pytestmark = pytest.mark.skipif(not ON_CUDA, reason="there is no CUDA device here")
 
 CUDA = Device("gpu", "cuda", "the first CUDA device", compiled=True)
 NEAR = 0.004

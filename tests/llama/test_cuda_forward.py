@@ -8,6 +8,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
+from tests.cuda import ON_CUDA
 from tests.llama.tiny import checkpoint, ids, load, read
 from tf_llama.model import LlamaModel
 from tf_llama.rows.cache import LlamaCache
@@ -16,7 +17,7 @@ from tf_llama.rows.cuda.plan import ROWS
 from tf_llama.rows.span import Span
 from tf_plugins.types import Device, Leaf, Window
 
-pytestmark = pytest.mark.skipif(not mx.cuda.is_available(), reason="there is no CUDA device here")
+pytestmark = pytest.mark.skipif(not ON_CUDA, reason="there is no CUDA device here")
 
 CUDA = Device("gpu", "cuda", "the first CUDA device", compiled=True)
 CAPACITY = 5_400

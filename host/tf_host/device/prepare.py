@@ -21,7 +21,7 @@ from tf_plugins.types import Device, Refusal
 class Prepared:
     """What this process was prepared with; it cannot be changed once MLX is imported."""
 
-    choice: tuple[str, int | None, bool | None]
+    choice: tuple[str, str, int | None, bool | None]
     blas: Blas
     compiling: Compiling
     backend: Literal["cpu", "cuda", "metal"]
@@ -40,11 +40,12 @@ def prepare(settings: ServerSettings) -> Device:
         Refused: MLX is imported already, or a setting does not fit the machine.
     """
     global _prepared
-    choice = (settings.cpu_blas, settings.cpu_threads, settings.compile)
+    choice = (settings.device, settings.cpu_blas, settings.cpu_threads, settings.compile)
     if _prepared is None:
         _prepared = _first(settings, choice)
     elif _prepared.choice != choice:
-        raise _too_late("this process was prepared with other settings for --cpu-blas, --cpu-threads or --compile")
+        which = "--device, --cpu-blas, --cpu-threads or --compile"
+        raise _too_late(f"this process was prepared with other settings for {which}")
     return _device(_prepared, settings.dtype)
 
 
@@ -55,7 +56,7 @@ def prepared() -> Prepared:
     return _prepared
 
 
-def _first(settings: ServerSettings, choice: tuple[str, int | None, bool | None]) -> Prepared:
+def _first(settings: ServerSettings, choice: tuple[str, str, int | None, bool | None]) -> Prepared:
     if "mlx.core" in sys.modules:
         raise _too_late("MLX was imported before the server could choose its matrix library")
     os.environ["MLX_ENABLE_TF32"] = "0"
@@ -67,7 +68,7 @@ def _first(settings: ServerSettings, choice: tuple[str, int | None, bool | None]
         blas.load(library, path)
     folder = private_folder()
     import_mlx_lm()
-    backend, chip = _look()
+    backend, chip = _look(settings.device)
     if backend == "cuda":
         cuda.refuse_old_mlx()
     if backend != "cpu" and library.name != "none":
@@ -82,9 +83,11 @@ def _first(settings: ServerSettings, choice: tuple[str, int | None, bool | None]
     return Prepared(choice, library, _compiling(settings.compile, backend, folder), backend, chip)
 
 
-def _look() -> tuple[Literal["cpu", "cuda", "metal"], str]:
+def _look(wanted: Literal["auto", "cpu"]) -> tuple[Literal["cpu", "cuda", "metal"], str]:
     import mlx.core as mx
 
+    if wanted == "cpu":
+        mx.set_default_device(mx.cpu)
     if mx.default_device() == mx.Device(mx.cpu):
         return "cpu", str(mx.device_info(mx.cpu).get("device_name", ""))
     if mx.device_count(mx.gpu) == 0:
@@ -92,7 +95,7 @@ def _look() -> tuple[Literal["cpu", "cuda", "metal"], str]:
             Refusal(
                 "no_gpu",
                 "MLX is installed for a GPU and finds none",
-                "check the driver, or install MLX for a CPU: pip install 'tf-plugins[cpu]' in a new environment",
+                "check the driver, or take --device cpu",
             )
         )
     chip = str(mx.device_info(mx.gpu).get("device_name", ""))

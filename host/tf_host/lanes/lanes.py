@@ -101,6 +101,7 @@ class Lanes:
         self._reading: list[Stream] = []
         self._decoding: list[Stream] = []
         self._head_must_wait = False
+        self._unsent: list[tuple[Client, Event]] = []
 
     def submit(self, request: GenerateRequest, client: Client) -> None:
         """Queue a request; where it cannot queue, its client gets one ``Failed`` instead."""
@@ -198,6 +199,7 @@ class Lanes:
             if len(self._reading) + len(self._decoding) >= self._admission.parallel:
                 return
             stream = self._waiting[0]
+            self._send()  # what follows may take a while
             try:
                 admitted = self._admitting.admit(stream)
                 if admitted:
@@ -218,6 +220,7 @@ class Lanes:
 
     def _read_chunk(self) -> None:
         stream = self._reading_prompts.next(self._reading)
+        self._send()
         try:
             self._reading_prompts.read(stream)
         except Exception as error:
@@ -233,7 +236,8 @@ class Lanes:
         started = time.perf_counter()
         try:
             round = self._rounds.plan(streams)
-            drawn = self._rounds.run(round, whole=len(round.windows) == len(streams), calm=not self._reading)
+            whole, calm = len(round.windows) == len(streams), not self._reading
+            drawn = self._rounds.run(round, whole=whole, calm=calm, meanwhile=self._send)
             landed = self._rounds.conclude(round, drawn)
         except StreamFault as fault:
             self._fail_one(fault.stream, fault.cause)
@@ -255,9 +259,19 @@ class Lanes:
         if landed.error is not None:
             self._fail_one(stream, landed.error)
             return
-        stream.client.send(Delta(landed.text, tuple(landed.tokens)))
+        self._unsent.append((stream.client, Delta(landed.text, tuple(landed.tokens))))
         if landed.reason is not None:
             self._leave(stream, landed.reason, reply_done(stream, landed.reason))
+
+    def _send(self) -> None:
+        """Send what clients are to be told.
+
+        Of a round's tokens they are told while the next one runs: whoever writes them out would else take the
+        interpreter's lock from the thread that prepares it.
+        """
+        unsent, self._unsent = self._unsent, []
+        for client, event in unsent:
+            client.send(event)
 
     def _fail_one(self, stream: Stream, error: Exception) -> None:
         """One stream's own failure; ``Refused`` is what its request asked for, and no fault of the server."""
@@ -288,7 +302,8 @@ class Lanes:
         self._head_must_wait = False
         done = stream_done(stream, reason, event.message if isinstance(event, Failed) else None)
         self._totals.stream(done)
-        stream.client.send(event)
+        self._unsent.append((stream.client, event))
+        self._send()
         self._observers.stream_done(done)
         if self._limits.log_ends:
             waiting = len(self._inbox) + len(self._waiting)

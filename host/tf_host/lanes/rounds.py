@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -87,23 +87,30 @@ class Rounds:
         forwards = pack([window.rows for window in windows], self._plan.top)
         return Round([[windows[index] for index in forward] for forward in forwards], started)
 
-    def run(self, round: Round, *, whole: bool = True, calm: bool = True) -> list[WindowDraws]:
+    def run(
+        self, round: Round, *, whole: bool = True, calm: bool = True, meanwhile: Callable[[], None] | None = None
+    ) -> list[WindowDraws]:
         """Run the forwards and every row's draw, read back once; one ``WindowDraws`` a window, in order.
 
         Args:
             round: what was planned.
             whole: whether no other stream waits for a round; the next one may then be queued behind this.
             calm: whether the device had nothing to do since the round before but this.
+            meanwhile: what to do while it runs.
         """
         round.ran = time.perf_counter()
         drawn = self._sent(round) if round.queued is None else round.queued.draws
-        if whole and len(round.forwards) == 1 and all(window.proposal is None for window in round.windows):
+        arrays = [array for draws in drawn for array in draws.arrays()]
+        plain = all(window.proposal is None for window in round.windows)
+        if round.queued is None:
+            # Sent by itself: what is sent together is ready together, and this would wait for what is queued behind it.
+            mx.async_eval(arrays)  # type: ignore[no-untyped-call]
+        if whole and len(round.forwards) == 1 and plain:
             streams = [window.stream for window in round.windows]
-            if round.queued is None and self._model.chains:
-                # Sent by itself: what is sent together is ready together, and this would wait for the next one.
-                mx.async_eval([array for draws in drawn for array in draws.arrays()])  # type: ignore[no-untyped-call]
             round.kept = self._ahead.queue(streams, drawn, asked=round.queued is None)
-        mx.eval([array for draws in drawn for array in draws.arrays()])
+        if meanwhile is not None:
+            meanwhile()
+        mx.eval(arrays)
         round.read_back = time.perf_counter()
         if round.queued is None:
             round.seconds = None if round.kept else round.read_back - round.ran

@@ -143,6 +143,12 @@ class ServerSettings(BaseSettings):
     )
 
     # the device
+    device: Literal["auto", "cpu"] = setting(
+        "auto",
+        "what MLX computes on: auto, the GPU that it is installed for, or cpu",
+        expected="auto or cpu",
+        metavar="auto|cpu",
+    )
     cpu_blas: Literal["auto", "mkl", "none", "mkl-plain"] = setting(
         "auto",
         "matrix library on a CPU: mkl (float32, strict mode), none (MLX's own), or auto: mkl where it is installed",

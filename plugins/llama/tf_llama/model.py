@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
@@ -108,7 +108,7 @@ class LlamaModel:
         if any(isinstance(window.tokens, mx.array) for window in windows):
             if any(window.leaves for window in windows):
                 raise ValueError("leaves beside pending tokens that are not known yet")
-            pending = mx.concatenate([mx.array(window.tokens).astype(mx.int32) for window in windows])
+            pending = mx.concatenate([mx.array(cast(Any, window.tokens)).astype(mx.int32) for window in windows])
             padding = self.plan.padded(count) - count
             tokens = mx.concatenate([pending, mx.broadcast_to(pending[-1:], (padding,))]) if padding else pending
         else:

@@ -50,7 +50,7 @@ def in_a_process() -> Ask:
     ) -> dict[str, Any]:
         cuda = [*KEPT_GRAPHS, "MLX_ENABLE_CACHE_THRASHING_CHECK"]
         names = ["MKL_CBWR", "MKL_NUM_THREADS", "MKL_DYNAMIC", "MLX_ENABLE_TF32", "TMPDIR", *cuda]
-        asked = {"settings": settings, "environment": names, "first": first, "then": then}
+        asked = {"settings": {"device": "cpu"} | settings, "environment": names, "first": first, "then": then}
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         for name in ("MKL_CBWR", "MKL_NUM_THREADS", "MKL_DYNAMIC", "TMPDIR", *cuda):
             if name not in (environment or {}):

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from tf_host.device import import_mlx_lm, prepare, ram
@@ -118,7 +119,37 @@ prepare(ServerSettings(**asked["settings"] | {"cpu_threads": 1}))
 """
     said = in_a_process(cpu_blas="none", compile=False, then=again)
     assert said["again"] == said["name"]
-    assert said["refused"].startswith("this process was prepared with other settings for --cpu-blas")
+    assert said["refused"].startswith("this process was prepared with other settings for --device, --cpu-blas")
+
+
+FOR_A_GPU = """
+import sys
+import tf_host.device.prepare
+p = sys.modules["tf_host.device.prepare"]
+imported = p.import_mlx_lm
+def import_for_a_gpu():
+    imported()
+    import mlx.core as mx
+    taken = [mx.Device(mx.gpu)]
+    mx.default_device = lambda: taken[0]
+    mx.set_default_device = lambda kind: taken.__setitem__(0, mx.Device(kind))
+p.import_mlx_lm = import_for_a_gpu
+"""
+"""MLX as it is where it is installed for a GPU, as far as one can play that without any."""
+
+
+@pytest.mark.skipif(mx.device_count(mx.gpu) > 0, reason="there is a GPU")
+def test_a_gpu_that_is_not_there(in_a_process: Ask) -> None:
+    assert in_a_process(first=FOR_A_GPU, device="auto", cpu_blas="none", compile=False)["refused"] == (
+        "MLX is installed for a GPU and finds none\nhint: check the driver, or take --device cpu"
+    )
+
+
+def test_a_cpu_beside_a_gpu(in_a_process: Ask) -> None:
+    import_it = "import mlx.core as mx; said['environment']['device'] = str(mx.default_device())"
+    said = in_a_process(first=FOR_A_GPU, device="cpu", cpu_blas="none", compile=False, then=import_it)
+    assert said["name"].startswith("cpu (MLX's own matrix library")
+    assert said["environment"]["device"] == "Device(cpu, 0)"
 
 
 def test_this_process_is_prepared_already() -> None:

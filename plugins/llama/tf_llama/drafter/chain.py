@@ -133,7 +133,7 @@ class Chain:
             logits = self._forward.logits(rows)
             tokens = self._drawn(logits, [one.turn for one in going], step)
             shares = self._form.shares(logits, tokens)
-            mx.async_eval(tokens, shares)
+            mx.async_eval(tokens, shares)  # type: ignore[no-untyped-call]
             sent.append((going, tokens, shares))
             if len(sent) > ahead:
                 _read([sent.pop(0)])

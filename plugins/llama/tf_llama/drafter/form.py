@@ -26,7 +26,7 @@ class Form(Protocol):
     """Recent positions that a stream keeps beside its cache; also the rows of a prompt chunk."""
 
     ahead: int
-    """Steps that are sent off before the one is read that may end the chain."""
+    """Steps that are sent off before the one is read that may end a chain; their tokens are drafted too."""
 
     weights: Weights
 

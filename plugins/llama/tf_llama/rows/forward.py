@@ -109,7 +109,7 @@ class Rows:
                 _LOG.error("a forward could not be sent as one operation: forwards go operation by operation now")
                 self.whole = None
                 raise
-        tokens = tokens if isinstance(tokens, mx.array) else mx.array(tokens)
+        tokens = tokens if isinstance(tokens, mx.array) else mx.array(list(tokens))
         parts, angles = self._plan(width, spans, tile, self.form.pads_writes)
         layers = self.weights.layers
         rows, queries, written, _ = self.first(tokens, angles, self.weights.table, layers[0])

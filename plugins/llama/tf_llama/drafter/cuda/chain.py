@@ -117,7 +117,7 @@ class CudaChain(Chain):
     def _part(self, slot: Slot, rows: int) -> Part:
         """A layer at a time, as a forward reads it, with a fresh tail."""
         weights = self._form.weights
-        caches = mx.split(slot.cache[0], len(weights.layers))
+        caches = list(mx.split(slot.cache[0], len(weights.layers)))
         tail = mx.zeros((2 * weights.kv_heads, rows, weights.head_size), weights.dtype)
         return Part.of(caches, len(slot.tokens), [tail] * len(caches), 0, rows)
 

@@ -51,6 +51,8 @@ class CudaForm(GpuForm):
         stacked, count = self._stacked, len(blocks)
         for at, block in enumerate(blocks):
             layer = self._layer(block)
+            assert layer.attend_norm is not None  # the GPU's form folds no norm into a product
+            assert layer.mlp_norm is not None
             blocks[at] = block = None
             arrays = {
                 "attend_norms": layer.attend_norm,
@@ -65,11 +67,9 @@ class CudaForm(GpuForm):
                     stacked[name] = mx.zeros((count, *array.shape), array.dtype)
                 stacked[name][at] = array
             mx.eval(stacked)  # one layer at a time is there twice
-        return tuple(
-            Layer(
-                *(Linear(stacked[name][at].T) for name in ("attend", "output", "gate_up", "down")),
-                stacked["attend_norms"][at],
-                stacked["mlp_norms"][at],
-            )
-            for at in range(count)
-        )
+        return tuple(map(self._view, range(count)))
+
+    def _view(self, at: int) -> Layer:
+        arrays = {name: stack[at] for name, stack in self._stacked.items()}
+        attend, output, gate_up, down = (Linear(arrays[name].T) for name in ("attend", "output", "gate_up", "down"))
+        return Layer(attend, output, gate_up, down, arrays["attend_norms"], arrays["mlp_norms"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import mlx.core as mx
 
@@ -162,7 +163,7 @@ class DraftKernel:
 
 def _compiled(memory: int) -> Kernel:
     texts = [*map(text, _SHARED), constants(plan, _CONSTANTS), *(text(name, __package__) for name in _FILES)]
-    made: Kernel = mx.fast.cuda_kernel(
+    made = mx.fast.cuda_kernel(
         name=f"tf_draft_chain_{digest(*texts, _SOURCE, text('kernel.py', __package__))}",
         input_names=list(_INPUTS),
         output_names=list(_OUTPUTS),
@@ -170,7 +171,7 @@ def _compiled(memory: int) -> Kernel:
         header="".join(texts) + bounds(plan.WARPS * 32),
         shared_memory=memory,
     )
-    return made
+    return cast(Kernel, made)
 
 
 def _schedule(passes: Sequence[Sequence[Row]], steps: int, streams: Sequence[Given], rows: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import cast
 
 import mlx.core as mx
 
@@ -31,11 +32,11 @@ def addresses(arrays: Sequence[mx.array]) -> mx.array:
 @cache
 def _kernel(count: int) -> Kernel:
     names = [f"array{at}" for at in range(count)]
-    made: Kernel = mx.fast.cuda_kernel(
+    made = mx.fast.cuda_kernel(
         name=f"tf_addresses_{count}",
         input_names=names,
         output_names=["found"],
         source="".join(f"found[{at}] = reinterpret_cast<uint64_t>({name});\n" for at, name in enumerate(names)),
         ensure_row_contiguous=False,  # a copy would lie elsewhere
     )
-    return made
+    return cast(Kernel, made)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
 from types import ModuleType
+from typing import cast
 
 import mlx.core as mx
 
@@ -103,7 +104,7 @@ def kernel_of(
 ) -> Kernel:
     """A kernel with some of the files beside this before it; ``more`` stands between them and it."""
     sources = _sources()
-    made: Kernel = mx.fast.cuda_kernel(
+    made = mx.fast.cuda_kernel(
         name=f"tf_{name}_{source_digest()}",
         input_names=list(inputs),
         output_names=list(outputs),
@@ -111,7 +112,7 @@ def kernel_of(
         header="".join(sources[file] for file in (COMMON, *files)) + more,
         shared_memory=memory,
     )
-    return made
+    return cast(Kernel, made)
 
 
 def run(

@@ -65,13 +65,14 @@ class CudaForm(GpuForm):
     def rotate(self, rows: mx.array, angles: mx.array) -> tuple[mx.array, mx.array]:
         return self._kernels.rotate(rows, angles)
 
-    def norm(self, rows: mx.array, weight: mx.array) -> Normed:  # type: ignore[override]
+    def norm(self, rows: mx.array, weight: mx.array) -> Normed:
         return super().norm(rows, weight) if rows.shape[0] > plan.ROWS else self._kernels.norm(rows, weight)
 
     def linear(self, rows: Normed, weights: Linear) -> mx.array:
         if isinstance(rows, mx.array):
             return super().linear(rows, weights)
-        return self._kernels.linear(*rows, weights[0].T)
+        normed, scale = rows
+        return self._kernels.linear(normed, scale, weights[0].T)
 
     def partial(self, rows: mx.array, weights: Linear) -> mx.array:
         if rows.shape[0] > plan.ROWS:
@@ -86,9 +87,10 @@ class CudaForm(GpuForm):
     def gated(self, rows: Normed, weights: Linear) -> tuple[mx.array, Taps]:
         if isinstance(rows, mx.array):
             return super().gated(rows, weights)
+        normed, scale = rows
         if self._kernels.slices(weights[0].shape[0]) == 1:
-            return self._kernels.gated(*rows, weights[0].T), ()
-        gate_up = self._kernels.linear(*rows, weights[0].T)
+            return self._kernels.gated(normed, scale, weights[0].T), ()
+        gate_up = self._kernels.linear(normed, scale, weights[0].T)
         return self.gate(gate_up), (gate_up,)
 
     def takes_leaves(self, tile: int) -> bool:

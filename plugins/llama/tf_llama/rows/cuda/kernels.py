@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import mlx.core as mx
 
 from tf_llama.rows.cuda import plan
-from tf_llama.rows.cuda.compiling import kernel, run
+from tf_llama.rows.cuda.compiling import Kernel, kernel, run
 from tf_llama.rows.cuda.mailbox import number
 from tf_llama.rows.cuda.processor import Processor
 
@@ -38,9 +38,9 @@ class Kernels:
         self._heads, self._kv_heads, self._size = heads, kv_heads, size
         self._eps = number(eps)
 
-    def slices(self, depth: int) -> int | None:
-        """Parts that a product of this depth is summed in."""
-        return plan.slices(depth, self._device.shared)
+    def slices(self, depth: int) -> int:
+        """Parts that a product of this depth is summed in; 0 where none fits."""
+        return plan.slices(depth, self._device.shared) or 0
 
     def linear(self, rows: mx.array, scale: mx.array, weight: mx.array) -> mx.array:
         """``rows [R, K]`` times ``weight [N, K]`` transposed times float32 ``scale [R]``, ``[R, N]``."""
@@ -165,7 +165,12 @@ class Kernels:
         return run(call, given, template, (count * threads, 1), threads, shapes, dtypes)
 
     def _each(
-        self, call: Any, inputs: list[mx.array], template: dict[str, int], shapes: list[tuple[int, ...]], threads: int
+        self,
+        call: Kernel,
+        inputs: list[mx.array],
+        template: dict[str, int],
+        shapes: Sequence[tuple[int, ...]],
+        threads: int,
     ) -> list[mx.array]:
         """A thread for each of so many numbers."""
         return run(call, inputs, template, (threads, 1), _BLOCK, shapes, [mx.bfloat16] * len(shapes))

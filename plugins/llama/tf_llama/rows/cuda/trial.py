@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import mlx.core as mx
 
@@ -36,12 +37,16 @@ def what_is_off(ours: Form, theirs: Form, weights: Weights) -> str:
     try:
         for name, found, wanted in _operations(ours, theirs, weights):
             wide = wanted.astype(mx.float32)
-            off, size = mx.linalg.norm(found.astype(mx.float32) - wide).item(), mx.linalg.norm(wide).item()
+            off, size = _length(found.astype(mx.float32) - wide), _length(wide)
             if not off <= _TOLERANCE * size:  # NaN is off too
                 return f"{name} is off by {off:.2g} of {size:.2g}"
     except Exception as error:
         return f"{name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     return ""
+
+
+def _length(array: mx.array) -> float:
+    return cast(float, mx.linalg.norm(array).item())
 
 
 def _operations(ours: Form, theirs: Form, weights: Weights) -> Iterator[Pair]:
