@@ -35,6 +35,7 @@ class ChainCosts:
         self._batch: Measured | None = None
         self._read: Measured | None = None
         self._curve: tuple[list[int], list[float]] | None = None
+        self._timed: dict[int, float] = {}
 
     def renew(self) -> None:
         """Before a round: plain ones may have been timed since."""
@@ -71,10 +72,12 @@ class ChainCosts:
         """Seconds of drafting ``depth`` tokens for one stream."""
         if self._curve is None:
             points = {depth: (mean.value, mean.weight) for depth, mean in self._chain.items()}
-            self._curve = monotone({0: (0.0, 1.0), **points})
-        deepest = self._curve[0][-1]
-        timed = within(self._curve, depth) * (depth / deepest if depth > deepest > 0 else 1.0)
-        return max(timed, self._said(self.reported.step) * depth)
+            self._curve, self._timed = monotone({0: (0.0, 1.0), **points}), {}
+        if (timed := self._timed.get(depth)) is None:
+            deepest = self._curve[0][-1]
+            timed = within(self._curve, depth) * (depth / deepest if depth > deepest > 0 else 1.0)
+            self._timed[depth] = timed
+        return max(timed, self._said(self.reported.step) * depth) if self.reported.step else timed
 
     @property
     def batch(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tf_host.lanes.depths import FORCED, READING, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
+from tf_host.lanes.depths import FORCED, MOST_DRAFTS, READING, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
 from tf_host.pricing.aside import FIRST
 from tf_host.pricing.chains import ChainCosts
@@ -76,13 +76,14 @@ class Pricing:
         self._lands: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         self._told: dict[int, Offer] = {}
         self._rates: dict[int, float] = {}
+        self._rounds: list[float] = []
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
         self._prices.plain.now += 1
         self._views = {view.id: view for view in streams}
         self._taken, self._depths, self._trials, self._due, self._lands = {}, {}, set(), None, {}
-        self._told, self._rates = {}, {}
+        self._told, self._rates, self._rounds = {}, {}, []
         for view in streams:
             self._streams.open(view.id, sampled=view.temperature > 0)
         if not self._prices.alone.widest or (len(streams) == 1 and self._prices.alone.age(1) is None):
@@ -327,7 +328,9 @@ class Pricing:
 
     def _round_seconds(self, drafts: int) -> list[float]:
         """Seconds of this round with 0 to ``drafts`` drafts in it."""
-        return self._prices.by_drafts(self._views.values(), drafts)
+        if len(self._rounds) <= drafts:
+            self._rounds = self._prices.by_drafts(self._views.values(), max(drafts, MOST_DRAFTS))
+        return self._rounds[: drafts + 1]
 
     def _plain_is_due(self) -> bool:
         """Whether to leave this round plain, to time it: one round in ``STALE``, whoever is asked about it.
