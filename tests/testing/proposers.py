@@ -182,6 +182,10 @@ PROPOSERS = [
         "test_probabilities_are_of_what_is_drafted",
         guessing("Later", lambda draft, r: saying(1.5)(draft, r) if r.least else draft),
     ),
+    (
+        "test_a_draft_ends_early_only_where_it_may",
+        guessing("Hasty", lambda draft, r: Draft(draft.tokens[:1] if r.least else draft.tokens)),
+    ),
     ("test_a_draft_ends_early_only_where_it_may", guessing("Mute", ending(lambda r, n: 0 if r.least else n))),
     (
         "test_a_draft_ends_early_only_where_it_may",

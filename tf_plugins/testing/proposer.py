@@ -163,7 +163,8 @@ class ProposerChecks(PluginChecks):
                     tokens, found = full.tokens if full else (), draft.tokens if draft else ()
                     assert bool(found) == bool(tokens), f"with `least` {least} it drafts {found}, without it {tokens}"
                     assert found == tokens[: len(found)], f"with `least` {least} it drafts {found}, without it {tokens}"
-                    if full and full.probabilities and len(found) < len(tokens):
+                    if full and len(found) < len(tokens):
+                        assert full.probabilities, f"with `least` {least} it ends early, and gives no probabilities"
                         chance = math.prod(place[0] for place in full.probabilities[: len(found)])
                         assert chance < least * _ROUNDED, f"it ends at {chance}, and `least` is {least}"
 

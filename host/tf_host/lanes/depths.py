@@ -73,7 +73,8 @@ class Offer:
     """A valid proposal: ``tokens`` drafts for ``stream`` by the proposer of that index (or ``FORCED``).
 
     ``beside`` has how many alternatives it gives in each draft's place, for the first places or for all;
-    ``probabilities`` what it says of every draft and its alternatives, or nothing.
+    ``probabilities`` what it says of every draft and its alternatives, or nothing; ``ended``: it is shorter than was
+    asked for, and ends with an end token.
     """
 
     stream: int
@@ -81,6 +82,7 @@ class Offer:
     tokens: int
     beside: tuple[int, ...] = ()
     probabilities: tuple[tuple[float, ...], ...] = ()
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class Drafting:
         self._depths = depths
         self._plan = plan
         self._dear = False
+        self._found = False
 
     def propose(self, streams: Sequence[Stream]) -> Mapping[int, Proposal]:
         """The draft of each stream that has one, with nothing in it where none pays.
@@ -79,6 +80,7 @@ class Drafting:
         found = {stream.number: forced for stream in streams if (forced := _forced(stream, views[stream.number]))}
         for source in self._sources:
             self._ask(source, [stream for stream in streams if stream.number not in found], views, most, found)
+        self._found = bool(found)
         for stream in streams:
             _cut_by_grammar(stream, found)
         sent = self._depths.trim([proposal.offer(number) for number, proposal in found.items()])
@@ -91,10 +93,10 @@ class Drafting:
 
         Args:
             streams: who would have them.
-            asked: whether ``propose`` was, for these streams and tokens, and found none.
+            asked: whether ``propose`` was, for these streams and tokens, and none is verified.
         """
         if asked:
-            return not self._dear
+            return not (self._dear or self._found)
         views = {stream.number: self.view(stream) for stream in streams}
         most = self._depths.plan(list(views.values()))
         for source in self._sources:
@@ -157,10 +159,7 @@ class Drafting:
         self._depths.record_draft(
             DraftSample(
                 proposer=source.index,
-                offers=tuple(
-                    Offer(r.stream, source.index, len(d.tokens), probabilities=d.probabilities)
-                    for r, d in zip(requests, drafts, strict=True)
-                ),
+                offers=tuple(_offer(source, r, d) for r, d in zip(requests, drafts, strict=True)),
                 unread=sum(views[request.stream].unread[source.index] for request in requests),
                 seconds=seconds,
             )
@@ -185,6 +184,12 @@ class Drafting:
 def _reading(source: Source, requests: Sequence[DraftRequest], views: Mapping[int, StreamView]) -> bool:
     """Whether the source has a context to read in this call."""
     return any(views[request.stream].unread[source.index] > READING for request in requests)
+
+
+def _offer(source: Source, request: DraftRequest, draft: Draft) -> Offer:
+    """What an answer cost is told by its length."""
+    ended = 0 < len(draft.tokens) < request.most and draft.tokens[-1] in request.end_ids
+    return Offer(request.stream, source.index, len(draft.tokens), probabilities=draft.probabilities, ended=ended)
 
 
 def _request(stream: Stream, most: int, alternatives: int, least: float) -> DraftRequest:

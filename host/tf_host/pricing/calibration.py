@@ -24,7 +24,7 @@ _KEPT = 0.995
 """Share of a bin that is left after another of its tokens was judged."""
 
 _FIRST = 16
-"""Offers before which probabilities are not gone by."""
+"""Offers by which rows are not chosen yet."""
 
 _SUREST, _LEAST = 0.999, 1e-6
 """Bounds of what is taken the logarithm of."""
@@ -58,14 +58,20 @@ class Calibration:
         self._drafts, self._others = _Bins(), _Bins()
         self._said = self._worth = -1.0  # logarithms, decayed: as if it were right
         self._offers = 0
+        self._since = 0  # offers since the last one that was not gone by
+
+    @property
+    def used(self) -> bool:
+        """Whether the proposer gives probabilities at all."""
+        return self._offers > 0
 
     @property
     def trusted(self) -> bool:
-        """Whether to go by the probabilities of the next offer.
+        """Whether this round's rows are chosen by the probabilities of its offers.
 
-        Not of the first ones, nor of one now and then: what comes deep is compared with nothing where it is cut off.
+        Not by the first ones, nor in a round now and then: what is always cut off deep down would never be judged.
         """
-        return self._offers >= _FIRST and self._offers % STALE > 0
+        return self._offers > _FIRST and self._since < STALE
 
     def chances(self, probabilities: Places) -> list[list[float]]:
         """What the probabilities of an offer come to; a later alternative of a place has no better chance."""
@@ -75,8 +81,9 @@ class Calibration:
         ]
 
     def offered(self, probabilities: Places) -> None:
-        """An offer was weighed."""
+        """An offer came."""
         self._offers += 1
+        self._since += 1
         for draft, *_ in probabilities:
             self._said = self._said * _KEPT + _log(draft)
             self._worth = self._worth * _KEPT + _log(self._drafts.chance(draft))
@@ -86,6 +93,8 @@ class Calibration:
 
         For one that doubts itself, or that is too sure, products of its probabilities would fall too soon or too late.
         """
+        if chance <= 0:
+            return 0.0
         return math.exp(_log(chance) * self._said / self._worth)
 
     def judge(self, offered: Places, kept: int, next: int | None) -> None:
@@ -96,6 +105,8 @@ class Calibration:
             kept: drafts that stood.
             next: the target's own token in the place after them, as ``Outcome.next``.
         """
+        if self._since >= STALE:
+            self._since = 0
         for place, (draft, *others) in enumerate(offered[: kept + (next is not None)]):
             own = 0 if place < kept else next
             self._drafts.judge(draft, own == 0)

@@ -104,13 +104,14 @@ class Pricing:
         return self._depths[proposer].get(stream.id, 0)
 
     def least(self, stream: StreamView, proposer: int) -> float:
-        """As the proposer would put it."""
-        return self._streams.calibration(stream.id, proposer).said(self._least(stream, proposer))
+        """As the proposer would put it; 0 for one that gives no probabilities."""
+        calibration = self._streams.calibration(stream.id, proposer)
+        return calibration.said(self._least(stream, proposer)) if calibration.used else 0.0
 
     def trim(self, offers: Sequence[Offer]) -> Mapping[int, Cut]:
         """Cut offers to the rows that pay, drafting being paid for; trials stay as they are.
 
-        What a stream alone was asked for is cut only where alternatives may be worth more, or its chances are known.
+        What a stream alone was asked for is cut only where alternatives may be worth more, or it has probabilities.
         """
         for offer in offers:
             if offer.proposer != FORCED:
@@ -151,7 +152,8 @@ class Pricing:
         depths = tuple(
             offer.tokens if offer.probabilities else asked.get(offer.stream, offer.tokens) for offer in sample.offers
         )
-        if any(depths):
+        # A chain may have been longer than what is left of it in front of an end.
+        if any(depths) and not any(offer.ended and offer.probabilities for offer in sample.offers):
             self._chains[sample.proposer].record(depths, sample.unread, sample.seconds)
         for offer in sample.offers:
             self._streams.asked(offer.stream, sample.proposer, offer.tokens > 0)
@@ -306,14 +308,16 @@ class Pricing:
     def _least(self, view: StreamView, proposer: int) -> float:
         """The chance of a draft below which the next does not pay: the tokens that land while it is made and verified.
 
-        It lands no more than the chance that all before it stand. Where there are alternatives, they get the rows that
-        drafts do not, which therefore cost nothing more.
+        It lands no more than the chance that all before it stand. Streams that are asked together share a step. Where
+        there are alternatives, they get the rows that drafts do not, which therefore cost nothing more.
         """
         limit = self._limit(view)
         if not limit:
             return 0.0
-        rounds, chain = self._round_seconds(limit), self._chains[proposer].chain
-        further = (chain(limit) - chain(1)) / (limit - 1) if limit > 1 else chain(1)
+        rounds, costs = self._round_seconds(limit), self._chains[proposer]
+        step = (costs.chain(limit) - costs.chain(1)) / (limit - 1) if limit > 1 else costs.chain(1)
+        asked = max(1, sum(depth > 0 for depth in self._depths.get(proposer, {}).values()))
+        further = (step + (asked - 1) * costs.batch) / asked
         if not self._streams.alternatives(view.id, proposer).likely:
             further += (rounds[limit] - rounds[0]) / limit
         at = self._rates.get(view.id) or rate(len(self._views), rounds[0])

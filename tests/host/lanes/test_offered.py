@@ -66,3 +66,13 @@ def test_a_proposer_is_not_told_of_drafts_that_nobody_verified() -> None:
     outcomes, proposer = served(0, 3)
     assert len(outcomes) > 30
     assert proposer.outcomes == []
+
+
+def test_after_a_draft_that_nobody_verified_the_next_one_is_asked_for() -> None:
+    """Plain rounds are queued while nobody has a draft, and here somebody has one in every round."""
+    depths, proposer = Cutting(0), FakeProposer(oracle(REPLIES, 3))
+    depths.free = lambda proposer: True  # type: ignore[method-assign]
+    [sink] = decode(make_lanes(FakeModel(chains=True), proposers=[proposer], depths=depths), WANTED)
+    assert sink.tokens == REPLY
+    queued = sum(sample.queued for sample in depths.rounds)
+    assert queued < len(depths.rounds) / 10  # only where nothing fits

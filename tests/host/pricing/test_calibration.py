@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from tests.fakes.priced_server import PLAN, Drafter
+from tests.fakes.priced_server import PLAN, Drafter, Reply, serve
 from tests.host.pricing.test_pricing import time_rounds, view
-from tf_host.lanes.depths import NEITHER, Cut, DraftSample, Offer, Outcome, RoundSample
+from tf_host.lanes.depths import FORCED, NEITHER, Cut, DraftSample, Offer, Outcome, RoundSample
 from tf_host.pricing import Pricing
 from tf_host.pricing.calibration import Calibration
+from tf_host.start.rehearsal import Rehearsal
 
 
 def learned(says: float, stands: float, beside: tuple[float, ...] = (), count: int = 2_000) -> Calibration:
@@ -79,13 +81,21 @@ def test_certainty_and_impossibility_can_be_said() -> None:
         assert 0 < known.chances([[says]])[0][0] < 1
 
 
-def test_the_first_offers_and_one_now_and_then_do_not_go_by_them() -> None:
+@pytest.mark.parametrize("streams", [1, 2, 3, 4])
+def test_the_first_offers_and_those_of_a_round_now_and_then_are_not_gone_by(streams: int) -> None:
+    """However many streams a round has: their offers come first, then they are cut, then judged."""
     known, trusted = Calibration(), []
-    for _ in range(200):
+    for _ in range(400):
+        for _ in range(streams):
+            known.offered([[0.5]])
         trusted.append(known.trusted)
-        known.offered([[0.5]])
-    assert trusted[:16] == [False] * 16
-    assert trusted[16:].count(False) == 3
+        for _ in range(streams):
+            known.judge([[0.5]], 0, NEITHER)
+    first = 16 // streams
+    assert not any(trusted[:first])
+    looks = [at for at, gone_by in enumerate(trusted) if not gone_by and at > first]
+    assert len(looks) == pytest.approx(streams * 400 / 64, abs=2)
+    assert max(later - before for before, later in pairwise(looks)) <= 64 // streams + 1
 
 
 def ready(step: float = 0.003, row: float = 0.003) -> Pricing:
@@ -123,7 +133,7 @@ def test_a_step_that_costs_more_has_to_be_likelier_to_pay() -> None:
         pricing.plan([view(1)])
         pricing.choose(view(1), 0)
         leasts.append(pricing.least(view(1), 0))
-    assert 0 < leasts[0] < leasts[1] < leasts[2] <= 0.95
+    assert 0 < leasts[0] < leasts[1] < leasts[2] < 1
 
 
 def test_where_alternatives_take_the_rows_a_draft_may_be_less_likely() -> None:
@@ -141,7 +151,79 @@ def test_where_alternatives_take_the_rows_a_draft_may_be_less_likely() -> None:
 def test_a_stream_without_room_is_told_nothing() -> None:
     pricing, full = ready(), replace(view(1), most=0)
     pricing.plan([full])
-    assert pricing.least(full, 0) < 1e-3
+    assert pricing.least(full, 0) == 0
+    assert Calibration().said(0.0) == 0
+
+
+def test_who_gives_no_probabilities_is_told_nothing() -> None:
+    pricing = Pricing(PLAN, [Drafter(step=0.003)])
+    time_rounds(pricing, lambda rows: 0.05 + 0.003 * rows)
+    leasts = []
+    for probabilities in ((), ((0.5,),), ()):
+        pricing.plan([view(1)])
+        pricing.choose(view(1), 0)
+        leasts.append(pricing.least(view(1), 0))
+        pricing.record_draft(DraftSample(0, (Offer(1, 0, 1, probabilities=probabilities),), 0, 0.003))
+    assert (leasts[:2], leasts[2] > 0.05) == ([0.0, 0.0], True)
+
+
+def test_streams_that_are_asked_together_share_a_step() -> None:
+    """The round lands twice as much a second, and a row costs so much more of that; a step is for both."""
+    leasts = []
+    for streams in ([view(1)], [view(1), view(2)]):
+        pricing = ready(step=0.02, row=0.0)
+        pricing.plan(streams)
+        for each in streams:
+            pricing.choose(each, 0)
+        pricing._rates.clear()
+        leasts.append(pricing._least(view(1), 0))
+    assert leasts[0] < leasts[1] < 1.6 * leasts[0]
+
+
+def test_a_draft_that_an_end_cut_short_says_nothing_of_its_price() -> None:
+    pricing = ready()
+    before = pricing._chains[0].chain(1)
+    for ended in (True, False):
+        pricing.plan([view(1)])
+        pricing.choose(view(1), 0)
+        pricing.record_draft(DraftSample(0, (Offer(1, 0, 1, probabilities=((0.5,),), ended=ended),), 0, 0.02))
+        assert (pricing._chains[0].chain(1) == before) == ended
+
+
+def test_only_the_proposer_whose_draft_it_was_is_judged() -> None:
+    """A copy for one stream, a drafter's draft for the next, and what a grammar forces for the last."""
+    pricing = Pricing(PLAN, [Drafter(name="copy"), Drafter()])
+    time_rounds(pricing, lambda rows: 0.05)
+    streams = [view(1), view(2), view(3)]
+    pricing.plan(streams)
+    for each in streams:
+        pricing.choose(each, 0)
+    copied, drafted = Offer(1, 0, 2, probabilities=((0.5,), (0.5,))), Offer(2, 1, 1, probabilities=((0.3,),))
+    nothing = Offer(2, 0, 0)
+    pricing.record_draft(DraftSample(0, (copied, nothing), 0, 0.001))
+    pricing.record_draft(DraftSample(1, (drafted,), 0, 0.001))
+    pricing.trim([copied, drafted, Offer(3, FORCED, 2)])
+    outcomes = (
+        Outcome(1, 100, 0, 2, 2),
+        Outcome(2, 100, 1, 1, 0, next=NEITHER),
+        Outcome(3, 100, FORCED, 2, 0, next=NEITHER),
+    )
+    pricing.record_round(RoundSample(8, (8,), 0.05, outcomes))
+    [copies, drafts] = [pricing._streams.calibration(1, proposer).chances([[0.5], [0.3]]) for proposer in (0, 1)]
+    assert copies[0][0] > 0.5
+    assert copies[1] == [0.3]
+    assert drafts[0] == [0.5]
+    assert drafts[1][0] < 0.3
+    assert set(pricing._streams._calibrations) == {(0, False), (1, False)}
+
+
+def test_a_rehearsal_teaches_what_probabilities_come_to() -> None:
+    """It verifies all that is offered, and so never asks what pays."""
+    drafter = Drafter(step=0.003)
+    pricing = Pricing(PLAN, [drafter])
+    reply = Reply([True] * 96, prompt=120, sure=[[0.5] * 15] * 96)
+    serve(Rehearsal(pricing, seconds=60.0), [reply], lambda rows, bucket: 0.05, drafter, first_id=-1)
+    assert Calibration().chances([[0.5]])[0][0] < pricing._streams._calibrations[0, False].chances([[0.5]])[0][0]
 
 
 def test_sampled_streams_have_their_own() -> None:

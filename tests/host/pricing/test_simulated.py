@@ -188,12 +188,12 @@ def unsure(temperature: float, says: Callable[[float], float] | None) -> list[Re
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("parallel", [1, 2, 4])
 @pytest.mark.parametrize(("plan", "cost", "step"), [(PLAN, cpu, 0.003), (GPU, gpu, 0.001), (GPU, gpu, 0.003)])
 def test_probabilities_save_steps_and_rows(
     temperature: float, parallel: int, plan: RowPlan, cost: Callable[[int, int], float], step: float
 ) -> None:
-    drafter = Drafter(step=step, reports=Costs(step=step))
+    drafter = Drafter(step=step, batch=0.1 * step, reports=Costs(step=step, batch=0.1 * step))
     with_them, without = (
         serve(
             started(plan, cost, drafter),
@@ -207,7 +207,7 @@ def test_probabilities_save_steps_and_rows(
         for says in (SAYS["what it finds"], None)
     )
     assert with_them.kept / with_them.drafted > 1.1 * without.kept / without.drafted
-    assert with_them.rate > (1.01 if parallel == 1 else 0.99) * without.rate
+    assert with_them.rate > (1.01 if parallel == 1 and not temperature else 0.98) * without.rate
 
 
 @pytest.mark.parametrize("says", SAYS)

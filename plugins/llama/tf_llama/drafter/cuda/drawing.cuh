@@ -73,9 +73,10 @@ struct Mass {
     sum = sum * power_of_two((most - more) * LOG2E) + by * power_of_two((other - more) * LOG2E);
     most = more;
   }
-  // The probability of a logit.
+  // The probability of a logit; 0 where there are no numbers.
   __device__ __forceinline__ float share(float logit) const {
-    return fminf(power_of_two((logit - most) * LOG2E) / sum, 1.f);
+    const float part = power_of_two((logit - most) * LOG2E) / sum;
+    return part >= 0.f ? fminf(part, 1.f) : 0.f;
   }
 };
 

@@ -43,7 +43,8 @@ struct Shape {
 };
 
 // weights and scratch aside, all of it is in the block's shared memory. x [ROWS, PITCH] are the rows to multiply, scales
-// [ROWS] what their norms come to, drafts [STREAMS] the last drafts, stands [STREAMS] the chances that all of them stand, and the ring has the next product's first weights.
+// [ROWS] what their norms come to, drafts [STREAMS] the last drafts, stands [STREAMS] the chances that all of them so far
+// stand, and the ring has the next product's first weights.
 template <typename S>
 struct State {
   const Weights& weights;
