@@ -81,17 +81,23 @@ def reply(
 
 
 def spread(sink: Sink, composed: Any, tokens: int) -> None:
-    """Every round of a drafted reply at two places: none may take more than twice its median after the warm-up."""
+    """Every round of a reply at two places, plain, drafted, and with alternatives where the target takes any.
+
+    None may take more than twice its median after the warm-up, and all replies of a place are equal.
+    """
     from tf_host.lanes import FixedDepths
 
+    ways = {"plain": FixedDepths(0), "depth 5": FixedDepths(5), "8 and 7": FixedDepths(8, beside=(3, 2, 1, 1))}
     for place in (500, 16_000):
         if place + tokens > composed.plan.context:
             continue
-        for name, depths in (("plain", FixedDepths(0)), ("depth 5", FixedDepths(5))):
+        first: tuple[int, ...] = ()
+        for name, depths in ways.items():
             watch = Watch()
             lanes = make_lanes(composed, depths, watch)
             prompt = text(composed, place)
             done, seconds = reply(composed, lanes, prompt, tokens)
+            first = first or done.tokens
             position, by_bucket = place, {}
             for one in watch.rounds:
                 by_bucket.setdefault(composed.plan.bucket(position - 1), []).append(ms(one.seconds))
@@ -104,6 +110,7 @@ def spread(sink: Sink, composed: Any, tokens: int) -> None:
                 at=place,
                 way=name,
                 tokens=len(done.tokens),
+                same=done.tokens == first,
                 seconds=round(seconds, 3),
                 prompt_s=round(done.prompt_s, 3),
                 decode_s=round(done.decode_s, 3),

@@ -60,6 +60,7 @@ def _spread(records: Sequence[Record]) -> Iterable[str]:
             r["at"],
             r["way"],
             r["tokens"],
+            {True: "yes", False: "NO"}.get(r.get("same"), "-"),
             r["prompt_s"],
             f"{(r['tokens'] - 1) / r['decode_s']:.1f}" if r["decode_s"] else "-",
             f"{median(r['rounds_ms']):.2f}",
@@ -68,7 +69,17 @@ def _spread(records: Sequence[Record]) -> Iterable[str]:
         for r in _of(records, "spread")
         if r["rounds_ms"]
     ]
-    head = ("stage", "prompt", "way", "tokens", "prompt s", "tok/s", "median round ms", "worst over median, by bucket")
+    head = (
+        "stage",
+        "prompt",
+        "way",
+        "tokens",
+        "equal",
+        "prompt s",
+        "tok/s",
+        "median ms",
+        "worst over median, by bucket",
+    )
     yield from _table("Round by round", head, rows)
 
 
