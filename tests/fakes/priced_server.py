@@ -128,12 +128,11 @@ def serve(
             ahead = stream.reply.agrees[stream.done : stream.done + drafts]
             kept = next((i for i, agreed in enumerate(ahead) if not agreed), len(ahead))
             landed = min(kept + 1, len(stream.reply.agrees) - stream.done)
-            ended = stream.done + landed == len(stream.reply.agrees)
             context = stream.reply.prompt + stream.done + 1
             proposer = 0 if offered.get(stream.id) else None
             at, there = stream.done + kept, kept < min(offered.get(stream.id, 0), landed)
             own = (0 if stream.reply.agrees[at] else NEITHER) if there else None
-            outcomes.append(Outcome(stream.id, context, proposer, drafts, kept, ended=ended, next=own))
+            outcomes.append(Outcome(stream.id, context, proposer, drafts, kept, next=own))
             stream.done += landed
             result.tokens += landed
             result.drafted += drafts

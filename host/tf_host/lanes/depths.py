@@ -99,7 +99,6 @@ class Outcome:
 
     Attributes:
         kept: drafts that stood.
-        ended: the reply ended with the last token landed.
         leaf: whether an alternative stood in place of the draft after them.
         next: which of the tokens offered for the place after ``kept``, verified or cut off, is the target's own there:
             0 for the draft, else an alternative's number, or ``NEITHER``. ``None`` where nothing was offered there, or
@@ -111,7 +110,6 @@ class Outcome:
     proposer: int | None
     drafted: int
     kept: int
-    ended: bool = False
     leaf: bool = False
     next: int | None = None
 

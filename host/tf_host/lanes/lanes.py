@@ -255,11 +255,13 @@ class Lanes:
 
     def _deliver(self, landed: Landed) -> None:
         stream = landed.window.stream
-        stream.first = stream.first or time.perf_counter()
+        first, stream.first = not stream.first, stream.first or time.perf_counter()
         if landed.error is not None:
             self._fail_one(stream, landed.error)
             return
         self._unsent.append((stream.client, Delta(landed.text, tuple(landed.tokens))))
+        if first:
+            self._send()  # nobody waits longer for a reply to begin
         if landed.reason is not None:
             self._leave(stream, landed.reason, reply_done(stream, landed.reason))
 

@@ -141,7 +141,6 @@ def outcome(landed: Landed) -> Outcome:
         proposer=None if window.offered is None else window.offered.proposer,
         drafted=len(window.drafts),
         kept=landed.drafts_kept,
-        ended=landed.reason is not None,
         leaf=landed.leaf is not None,
         next=_next(landed),
     )

@@ -29,9 +29,8 @@ def prior(depth: int) -> float:
 class Acceptance:
     """Decayed acceptance of one proposer's drafts, in one stream or over the recent ones.
 
-    A draft is judged when all before it stood: of ``drafted`` with ``kept`` that stood, the kept ones and the one after
-    them. Each judged draft moves the means towards 1 or 0 by their rates, the first few by more, so that they begin as
-    plain averages. The chance of the draft at depth ``i`` is
+    A draft is judged when all before it stood. Each judged draft moves the means towards 1 or 0 by their rates, the
+    first few by more, so that they begin as plain averages. The chance of the draft at depth ``i`` is
 
         known * max(steady, (quick + steady) / 2) + (1 - known) * prior(i),    known = judged / (judged + 6)
 
@@ -65,11 +64,9 @@ class Acceptance:
         mean, unknown = self.mean, _PRIOR_WEIGHT / (_PRIOR_WEIGHT + self._judged)
         return [mean + unknown * (prior(k) - mean) for k in range(1, depth + 1)]
 
-    def judge(self, drafted: int, kept: int, *, ended: bool = False) -> None:
-        """A window's drafts were verified; ``ended``: the reply ended with the last that stood."""
-        judged = kept if ended else min(drafted, kept + 1)
-        for draft in range(judged):
-            stood = 1.0 if draft < kept else 0.0
+    def judge(self, kept: int, *, missed: bool) -> None:
+        """Drafts were compared with the target's own tokens: so many stood, and the one after them maybe did not."""
+        for stood in [1.0] * kept + [0.0] * missed:
             self._judged += 1
             average = 1.0 / self._judged
             self._quick += max(self._rates[0], average) * (stood - self._quick)

@@ -179,10 +179,7 @@ class Pricing:
     def _judge(self, outcome: Outcome, proposer: int) -> None:
         """Drafts and alternatives were compared with the target's own tokens, those that were cut off too."""
         stream, kept, offer = outcome.stream, outcome.kept, self._told.get(outcome.stream)
-        if outcome.next is not None:
-            self._streams.judged(stream, proposer, kept + 1, kept + (outcome.next == 0), ended=False)
-        else:
-            self._streams.judged(stream, proposer, outcome.drafted, kept, ended=outcome.ended)
+        self._streams.judged(stream, proposer, kept + (outcome.next == 0), missed=outcome.next not in (None, 0))
         if offer is None or stream not in self._views:
             return
         if outcome.next and kept < len(offer.beside):

@@ -80,10 +80,10 @@ class Streams:
         for acceptance in self._both(stream, proposer):
             acceptance.asked(answered)
 
-    def judged(self, stream: int, proposer: int, drafted: int, kept: int, ended: bool) -> None:
-        """Drafts were verified."""
+    def judged(self, stream: int, proposer: int, kept: int, *, missed: bool) -> None:
+        """So many drafts stood, and the one after them maybe did not."""
         for acceptance in self._both(stream, proposer):
-            acceptance.judge(drafted, kept, ended=ended)
+            acceptance.judge(kept, missed=missed)
 
     def replied(self, stream: int, tokens: int) -> None:
         """The stream's reply has that many tokens by now."""

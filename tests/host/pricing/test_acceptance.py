@@ -14,7 +14,7 @@ def after(outcomes: list[tuple[int, int]]) -> Acceptance:
     """The recent streams' acceptance once these windows were judged."""
     recent = Acceptance(quick=RECENT, steady=RECENT)
     for drafted, kept in outcomes:
-        recent.judge(drafted, kept)
+        recent.judge(kept, missed=kept < drafted)
     return recent
 
 
@@ -23,36 +23,32 @@ def test_the_prior_by_depth() -> None:
     assert Acceptance().chances(8) == [0.85, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("drafted", "kept", "ended", "judged"),
-    [(5, 0, False, 1), (5, 2, False, 3), (5, 5, False, 5), (5, 2, True, 2), (5, 0, True, 0), (0, 0, False, 0)],
-)
-def test_drafts_are_judged_up_to_the_first_that_fell(drafted: int, kept: int, ended: bool, judged: int) -> None:
+@pytest.mark.parametrize(("kept", "missed"), [(0, True), (2, True), (5, False), (0, False)])
+def test_drafts_are_judged_up_to_the_first_that_fell(kept: int, missed: bool) -> None:
     hits = after([(1, 1)] * 200)
     stream = Acceptance(hits, quick=0.15, steady=0.15)
-    stream.judge(drafted, kept, ended=ended)
-    missed = judged - kept
+    stream.judge(kept, missed=missed)
     assert stream.mean == pytest.approx(0.85**missed)
 
 
 def test_one_judged_draft_moves_the_quick_mean_by_fifteen_hundredths() -> None:
     stream = Acceptance(after([(1, 1), (1, 0)] * 100))
     before = stream.mean
-    stream.judge(1, 1)
+    stream.judge(1, missed=False)
     assert stream.mean == pytest.approx(before + (0.15 + 0.03) / 2 * (1 - before))
 
 
 def test_a_run_of_misses_moves_it_by_the_steady_rate() -> None:
     stream = Acceptance(after([(1, 1)] * 200))
     for _ in range(3):
-        stream.judge(1, 0)
+        stream.judge(0, missed=True)
     assert stream.mean == pytest.approx(0.97**3)
 
 
 def test_the_first_judged_drafts_are_averaged_so_that_a_few_say_something() -> None:
     stream = Acceptance()
     for kept in (1, 1, 0, 1):
-        stream.judge(1, kept)
+        stream.judge(kept, missed=not kept)
     assert 0.6 < stream.mean < 0.8
     assert stream.chances(1)[0] == pytest.approx(stream.mean + 6 / 10 * (0.85 - stream.mean))
 
@@ -61,7 +57,7 @@ def test_it_finds_the_acceptance_of_a_long_stream() -> None:
     rng, stream, means = random.Random(1), Acceptance(), []
     for _ in range(2_000):
         kept = next((k for k in range(4) if rng.random() >= 0.6), 4)
-        stream.judge(4, kept)
+        stream.judge(kept, missed=kept < 4)
         means.append(stream.mean)
     assert sum(means[200:]) / len(means[200:]) == pytest.approx(0.6, abs=0.04)
 
@@ -71,7 +67,7 @@ def test_a_new_stream_starts_from_the_recent_ones() -> None:
     for stream in range(10):
         streams.open(stream, sampled=False)
         for _ in range(30):
-            streams.judged(stream, 0, 3, 0, ended=False)
+            streams.judged(stream, 0, 0, missed=True)
         streams.close(stream)
     streams.open(99, sampled=False)
     assert streams.drafts(99, 0).acceptance.chances(1)[0] < 0.05
@@ -82,8 +78,8 @@ def test_greedy_and_sampled_streams_have_recent_acceptances_of_their_own() -> No
     streams.open(1, sampled=False)
     streams.open(2, sampled=True)
     for _ in range(100):
-        streams.judged(1, 0, 1, 1, ended=False)
-        streams.judged(2, 0, 1, 0, ended=False)
+        streams.judged(1, 0, 1, missed=False)
+        streams.judged(2, 0, 0, missed=True)
     streams.open(3, sampled=False)
     streams.open(4, sampled=True)
     assert streams.drafts(3, 0).acceptance.mean > 0.95

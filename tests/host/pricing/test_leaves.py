@@ -173,7 +173,7 @@ def test_a_proposer_that_gave_alternatives_once_is_priced_without_them_again() -
             pricing.plan([view(1)])
             pricing.choose(view(1), 0)
             pricing.trim([Offer(1, 0, 1)])
-            pricing.record_round(RoundSample(2, (2,), 0.08, (Outcome(1, 100, 0, 1, 0),)))
+            pricing.record_round(RoundSample(2, (2,), 0.08, (Outcome(1, 100, 0, 1, 0, next=NEITHER),)))
     chosen = []
     for pricing in (once, never):
         pricing.plan([view(1)])
@@ -197,7 +197,7 @@ def test_a_leaf_that_ended_a_reply_says_that_the_draft_did_not_stand() -> None:
         for _ in range(200):
             pricing.plan([view(1)])
             pricing.trim([Offer(1, 0, 4, (1,) * 4)])
-            outcome = Outcome(1, 100, 0, 4, 1, ended=True, leaf=bool(stood), next=stood or None)
+            outcome = Outcome(1, 100, 0, 4, 1, leaf=bool(stood), next=stood or None)
             pricing.record_round(RoundSample(6, (6,), 0.08, (outcome,)))
         chances.append(
             (pricing._streams.drafts(1, 0).acceptance.chances(1)[0], pricing._streams.alternatives(1, 0).chances[0])
@@ -221,7 +221,8 @@ def test_a_draft_that_pays_with_its_alternatives_alone_is_asked_for() -> None:
         for number in range(140):
             pricing.plan([view(1)])
             pricing.record_draft(DraftSample(0, (Offer(1, 0, 1),), 0, 0.02))
-            pricing.record_round(RoundSample(2, (2,), 0.08, (Outcome(1, 100, 0, 1, number % 7 == 0),)))
+            outcome = Outcome(1, 100, 0, 1, number % 7 == 0, next=NEITHER if number % 7 else None)
+            pricing.record_round(RoundSample(2, (2,), 0.08, (outcome,)))
         time_rounds(pricing, lambda rows: 0.08 + 0.0002 * rows)
         pricing.plan([view(1)])
         pricing._streams.drafts(1, 0).aside.tried()  # no trial now

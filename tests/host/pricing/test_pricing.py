@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.fakes.priced_server import PLAN, Drafter
-from tf_host.lanes.depths import FORCED, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
+from tf_host.lanes.depths import FORCED, NEITHER, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
 from tf_host.pricing import Pricing
 from tf_host.pricing.means import STALE
@@ -55,7 +55,10 @@ def land(
 ) -> None:
     """A round over: proposer, drafted and kept of each stream."""
     rows = sum(1 + drafted for _, drafted, _ in outcomes.values())
-    results = tuple(Outcome(stream, 100, *rest) for stream, rest in outcomes.items())
+    results = tuple(
+        Outcome(stream, 100, proposer, drafted, kept, next=NEITHER if kept < drafted else None)
+        for stream, (proposer, drafted, kept) in outcomes.items()
+    )
     pricing.record_round(RoundSample(rows, (rows,), (took or seconds(rows)) if timed else None, results, queued))
 
 
