@@ -175,19 +175,19 @@ def test_streams_that_are_asked_together_share_a_step() -> None:
         pricing.plan(streams)
         for each in streams:
             pricing.choose(each, 0)
-        pricing._rates.clear()
-        leasts.append(pricing._least(view(1), 0))
+        pricing._turn.rates.clear()
+        leasts.append(pricing._asking.least(pricing._turn, view(1), 0))
     assert leasts[0] < leasts[1] < 1.6 * leasts[0]
 
 
 def test_a_draft_that_an_end_cut_short_says_nothing_of_its_price() -> None:
     pricing = ready()
-    before = pricing._chains[0].chain(1)
+    before = pricing._learned.chains[0].chain(1)
     for ended in (True, False):
         pricing.plan([view(1)])
         pricing.choose(view(1), 0)
         pricing.record_draft(DraftSample(0, (Offer(1, 0, 1, probabilities=((0.5,),), ended=ended),), 0, 0.02))
-        assert (pricing._chains[0].chain(1) == before) == ended
+        assert (pricing._learned.chains[0].chain(1) == before) == ended
 
 
 def test_only_the_proposer_whose_draft_it_was_is_judged() -> None:
@@ -209,12 +209,14 @@ def test_only_the_proposer_whose_draft_it_was_is_judged() -> None:
         Outcome(3, 100, FORCED, 2, 0, next=NEITHER),
     )
     pricing.record_round(RoundSample(8, (8,), 0.05, outcomes))
-    [copies, drafts] = [pricing._streams.calibration(1, proposer).chances([[0.5], [0.3]]) for proposer in (0, 1)]
+    [copies, drafts] = [
+        pricing._learned.streams.calibration(1, proposer).chances([[0.5], [0.3]]) for proposer in (0, 1)
+    ]
     assert copies[0][0] > 0.5
     assert copies[1] == [0.3]
     assert drafts[0] == [0.5]
     assert drafts[1][0] < 0.3
-    assert set(pricing._streams._calibrations) == {(0, False), (1, False)}
+    assert set(pricing._learned.streams._calibrations) == {(0, False), (1, False)}
 
 
 def test_a_rehearsal_teaches_what_probabilities_come_to() -> None:
@@ -223,14 +225,16 @@ def test_a_rehearsal_teaches_what_probabilities_come_to() -> None:
     pricing = Pricing(PLAN, [drafter])
     reply = Reply([True] * 96, prompt=120, sure=[[0.5] * 15] * 96)
     serve(Rehearsal(pricing, seconds=60.0), [reply], lambda rows, bucket: 0.05, drafter, first_id=-1)
-    assert Calibration().chances([[0.5]])[0][0] < pricing._streams._calibrations[0, False].chances([[0.5]])[0][0]
+    assert (
+        Calibration().chances([[0.5]])[0][0] < pricing._learned.streams._calibrations[0, False].chances([[0.5]])[0][0]
+    )
 
 
 def test_sampled_streams_have_their_own() -> None:
     pricing = ready()
     sampled = replace(view(2), temperature=0.7)
     pricing.plan([sampled])
-    assert pricing._streams.calibration(2, 0).chances([[0.5]]) == [[0.5]]
+    assert pricing._learned.streams.calibration(2, 0).chances([[0.5]]) == [[0.5]]
 
 
 def test_a_draft_that_is_cut_off_whole_teaches_what_it_was_worth() -> None:
@@ -247,7 +251,7 @@ def test_steps_that_were_made_are_priced_and_not_those_asked_for() -> None:
         pricing.plan([view(1)])
         pricing.choose(view(1), 0)
         offer = Offer(1, 0, 1, probabilities=probabilities)
-        pricing._depths[0] = {1: 4}
+        pricing._turn.asked[0] = {1: 4}
         pricing.record_draft(DraftSample(0, (offer,), 0, 0.004 if not probabilities else 0.001))
-    assert pricing._chains[0].chain(1) == pytest.approx(0.001, rel=0.01)
-    assert pricing._chains[0].chain(4) == pytest.approx(0.004, rel=0.01)
+    assert pricing._learned.chains[0].chain(1) == pytest.approx(0.001, rel=0.01)
+    assert pricing._learned.chains[0].chain(4) == pytest.approx(0.004, rel=0.01)

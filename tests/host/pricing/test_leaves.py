@@ -177,7 +177,7 @@ def test_a_proposer_that_gave_alternatives_once_is_priced_without_them_again() -
     chosen = []
     for pricing in (once, never):
         pricing.plan([view(1)])
-        chosen.append((pricing.choose(view(1), 0), pricing._streams.alternatives(1, 0).likely))
+        chosen.append((pricing.choose(view(1), 0), pricing._learned.streams.alternatives(1, 0).likely))
     assert chosen[0] == chosen[1]
 
 
@@ -187,7 +187,7 @@ def test_sampled_streams_learn_of_their_own_alternatives() -> None:
         turn(pricing, kept=1, stood=0)
     sampled = replace(view(2), temperature=0.7)
     pricing.plan([sampled])
-    assert pricing._streams.alternatives(2, 0).chances == list(PRIOR)
+    assert pricing._learned.streams.alternatives(2, 0).chances == list(PRIOR)
 
 
 def test_a_leaf_that_ended_a_reply_says_that_the_draft_did_not_stand() -> None:
@@ -200,7 +200,10 @@ def test_a_leaf_that_ended_a_reply_says_that_the_draft_did_not_stand() -> None:
             outcome = Outcome(1, 100, 0, 4, 1, leaf=bool(stood), next=stood or None)
             pricing.record_round(RoundSample(6, (6,), 0.08, (outcome,)))
         chances.append(
-            (pricing._streams.drafts(1, 0).acceptance.chances(1)[0], pricing._streams.alternatives(1, 0).chances[0])
+            (
+                pricing._learned.streams.drafts(1, 0).acceptance.chances(1)[0],
+                pricing._learned.streams.alternatives(1, 0).chances[0],
+            )
         )
     (unjudged, prior), (judged, stands) = chances
     assert judged < unjudged
@@ -225,7 +228,7 @@ def test_a_draft_that_pays_with_its_alternatives_alone_is_asked_for() -> None:
             pricing.record_round(RoundSample(2, (2,), 0.08, (outcome,)))
         time_rounds(pricing, lambda rows: 0.08 + 0.0002 * rows)
         pricing.plan([view(1)])
-        pricing._streams.drafts(1, 0).aside.tried()  # no trial now
+        pricing._learned.streams.drafts(1, 0).aside.tried()  # no trial now
         gives(pricing, 1, beside)
         depths.append(pricing.choose(view(1), 0))
     assert depths == [0, 1]

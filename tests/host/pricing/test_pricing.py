@@ -10,8 +10,8 @@ from tests.fakes.priced_server import PLAN, Drafter
 from tf_host.lanes.depths import FORCED, NEITHER, Cut, DraftSample, Offer, Outcome, RoundSample, StreamView
 from tf_host.lanes.fence import Fence
 from tf_host.pricing import Pricing
+from tf_host.pricing.asking import DEEPER_EVERY
 from tf_host.pricing.means import STALE
-from tf_host.pricing.pricing import DEEPER_EVERY
 from tf_plugins.types import Costs
 
 COPY, DRAFTER = 0, 1
@@ -199,13 +199,13 @@ def test_streams_that_share_a_round_are_priced_together_around_a_copy() -> None:
 
 def test_shared_rounds_feed_no_fit_but_their_own_surcharge() -> None:
     pricing = started()
-    before = pricing._prices.alone.by_drafts(1, 15, 256)
+    before = pricing._learned.prices.alone.by_drafts(1, 15, 256)
     for _ in range(50):
         pricing.plan([view(1), view(2)])
         land(pricing, {1: (None, 0, 0), 2: (None, 0, 0)}, took=0.2)
-    assert pricing._prices.alone.by_drafts(1, 15, 256) == before
+    assert pricing._learned.prices.alone.by_drafts(1, 15, 256) == before
     pricing.plan([view(1), view(2)])
-    assert pricing._round_seconds(0)[0] == pytest.approx(0.2, rel=0.05)
+    assert pricing._turn.seconds(0)[0] == pytest.approx(0.2, rel=0.05)
 
 
 def test_drafts_compete_with_what_a_queued_plain_round_takes() -> None:
@@ -216,32 +216,32 @@ def test_drafts_compete_with_what_a_queued_plain_round_takes() -> None:
         pricing.plan([view(0)])
         land(pricing, {0: (None, 0, 0)}, took=0.5 * seconds(1), queued=True)
     pricing.plan([view(2)])
-    pricing._streams.drafts(2, DRAFTER).aside.tried()  # no trial now
+    pricing._learned.streams.drafts(2, DRAFTER).aside.tried()  # no trial now
     assert pricing.choose(view(2), DRAFTER) == 0
 
 
 def test_queued_shared_rounds_have_a_surcharge_of_their_own() -> None:
     pricing, pair = started(), [view(1), view(2)]
     pricing.plan(pair)
-    before = pricing._round_seconds(6)
+    before = pricing._turn.seconds(6)
     for _ in range(30):
         pricing.plan(pair)
         land(pricing, {1: (None, 0, 0), 2: (None, 0, 0)}, took=0.8 * seconds(2), queued=True)
-    after = pricing._round_seconds(6)
+    after = pricing._turn.seconds(6)
     assert after[0] == pytest.approx(0.8 * seconds(2), rel=0.02)
     assert after[1:] == before[1:]
     for _ in range(STALE):
         pricing.plan(pair)
-    assert pricing._round_seconds(6) == before  # too long ago
+    assert pricing._turn.seconds(6) == before  # too long ago
 
 
 def test_a_round_that_was_not_timed_is_judged_all_the_same() -> None:
     pricing = started()
     pricing.plan([view()])
-    costs, chances = pricing._round_seconds(6), pricing._streams.drafts(1, DRAFTER).acceptance.chances(3)
+    costs, chances = pricing._turn.seconds(6), pricing._learned.streams.drafts(1, DRAFTER).acceptance.chances(3)
     land(pricing, {1: (DRAFTER, 4, 0)}, timed=False)
-    assert pricing._round_seconds(6) == costs
-    assert pricing._streams.drafts(1, DRAFTER).acceptance.chances(3) < chances
+    assert pricing._turn.seconds(6) == costs
+    assert pricing._learned.streams.drafts(1, DRAFTER).acceptance.chances(3) < chances
 
 
 def test_a_plain_round_is_due_once_whoever_is_asked() -> None:
@@ -257,7 +257,7 @@ def test_a_plain_round_is_due_once_whoever_is_asked() -> None:
         asked.append(max(depths) > 0)
     assert asked == [False, True, True, True]
     land(pricing, {1: (None, 0, 0)}, queued=True)
-    assert not pricing._prices.stale(1)
+    assert not pricing._learned.prices.stale(1)
 
 
 @pytest.mark.parametrize("beside", [0, 1])
@@ -302,7 +302,7 @@ def test_nothing_is_kept_of_a_stream_that_ended() -> None:
         pricing.choose(view(stream), DRAFTER)
         pricing.forget(stream)
     pricing.forget(77)
-    assert not pricing._streams._open
+    assert not pricing._learned.streams._open
 
 
 def test_a_server_that_timed_plain_rounds_alone_asks_for_more_than_one_draft() -> None:
