@@ -86,29 +86,28 @@ def together(
     best: tuple[Sequence[tuple[float, int, int]], int, int] = ((), 0, 0)
     best_rate = rate(undrafted, rounds[0])
     for some in (chosen for size in range(len(priced) + 1) for chosen in combinations(priced, size)):
-        increments = sorted(
-            (step for i in (*free, *some) for step in _increments(landed[i], i)), key=lambda step: (-step[0], step[1])
-        )
+        increments = sorted(step for i in (*free, *some) for step in _increments(landed[i], i))
         extra = sum(entry[i] for i in some)
         limit = max((k for _, k, _ in increments), default=0)
         # Where drafting costs nothing, or nothing more, the deepest limit covers the others.
         for deepest in range(1 if chain[limit] > 0 else limit, limit + 1) if limit else ():
             total, drafts, reached = undrafted, 0, 0
-            for gain, k, _ in increments:
+            for loss, k, _ in increments:  # in every round, hundreds of times: no calls here
                 if k > deepest:
                     continue
-                total += gain
+                total -= loss
                 drafts += 1
-                reached = max(reached, k)
+                if k > reached:
+                    reached = k
                 seconds = rounds[drafts] + chain[reached] + batch * (drafts - reached) + extra
-                if (at := rate(total, seconds)) > best_rate:
-                    best_rate, best = at, (increments, deepest, drafts)
+                if total > best_rate * seconds:
+                    best_rate, best = rate(total, seconds), (increments, deepest, drafts)
     return _depths(*best, len(landed))
 
 
 def _increments(landed: Sequence[float], stream: int) -> list[tuple[float, int, int]]:
-    """``(gain, depth, stream)`` of each further draft; rounding never lets a deeper one gain more."""
-    gains = accumulate((deeper - before for before, deeper in pairwise(landed)), min)
+    """``(-gain, depth, stream)`` of each further draft; rounding never lets a deeper one gain more."""
+    gains = accumulate((before - deeper for before, deeper in pairwise(landed)), max)
     return [(gain, k, stream) for k, gain in enumerate(gains, 1)]
 
 

@@ -12,6 +12,7 @@ are the tokens that a row is expected to land, and the best window of so many ro
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -86,9 +87,10 @@ class Ranked:
 
     def cut(self, rows: int) -> Cut:
         """What the first so many rows are."""
-        kept = self.places[:rows]
-        depth = sum(rank == 0 for _, rank in kept)
-        return Cut(depth, tuple(sum(at == place and rank > 0 for at, rank in kept) for place in range(depth)))
+        beside = Counter[int]()
+        for place, rank in self.places[:rows]:
+            beside[place] += rank > 0
+        return Cut(len(beside), tuple(beside[place] for place in range(len(beside))))
 
 
 def ranked(places: Places, most: int) -> Ranked:
@@ -101,13 +103,13 @@ def ranked(places: Places, most: int) -> Ranked:
     rows, reached = list[tuple[float, int, int]](), 1.0
     for place, (draft, *others) in enumerate(places):
         stands = reached * draft
-        rows.append((stands, place, 0))
+        rows.append((-stands, 0, place))
         # No more than the draft itself, so that no place is without its draft.
-        rows += [(min(stands, reached * other), place, rank) for rank, other in enumerate(others, 1)]
+        rows += [(max(-stands, -reached * other), rank, place) for rank, other in enumerate(others, 1)]
         reached = stands
-    rows.sort(key=lambda row: (-row[0], row[2], row[1]))
+    rows.sort()
     best = rows[:most]
-    return Ranked(tuple((place, rank) for _, place, rank in best), tuple(gain for gain, _, _ in best))
+    return Ranked(tuple((place, rank) for _, rank, place in best), tuple(-loss for loss, _, _ in best))
 
 
 def expected(chances: Sequence[float], alternatives: Sequence[float], offered: Sequence[int]) -> Places:
