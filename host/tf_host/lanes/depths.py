@@ -129,14 +129,14 @@ class DraftSample:
 
 @dataclass(frozen=True, slots=True)
 class RoundSample:
-    """One round's forwards, draws and read-back, drafting left out.
+    """One round, from the end of the one before to its own, what proposers took left out.
 
     Attributes:
         rows: real rows.
         padded: rows of each forward after padding; one entry a forward.
         seconds: wall time, or ``None`` where that says nothing of the round's own.
         outcomes: one a stream.
-        queued: whether it was sent before the round before it was read; its seconds are those after that one's end.
+        queued: whether it was sent before the round before it was read.
     """
 
     rows: int

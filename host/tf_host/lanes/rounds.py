@@ -29,8 +29,8 @@ class Round:
 
     Attributes:
         forwards: the windows of each forward.
-        started: when it was planned, by ``time.perf_counter``; so are the other times.
-        ran: when its forwards were sent.
+        started: when it was planned, by ``time.perf_counter``.
+        proposing: seconds that proposers took for it.
         read_back: when its draws were read.
         queued: its draws where it was sent while the round before ran.
         kept: whether the caches stand past its rows already, for the round that follows it.
@@ -39,7 +39,7 @@ class Round:
 
     forwards: list[list[StreamWindow]]
     started: float
-    ran: float = 0.0
+    proposing: float = 0.0
     read_back: float = 0.0
     queued: Queued | None = None
     kept: bool = False
@@ -71,6 +71,7 @@ class Rounds:
         self._drafting = drafting
         self._ahead = Ahead(model, drafting)
         self._read_back = 0.0
+        self._before = frozenset[int]()  # the streams of the last round
 
     def plan(self, streams: Sequence[Stream]) -> Round:
         """Draft for the streams and pack their windows into forwards of at most the band's top.
@@ -85,7 +86,8 @@ class Rounds:
         for window in windows:
             window.masks = masks(window)
         forwards = pack([window.rows for window in windows], self._plan.top)
-        return Round([[windows[index] for index in forward] for forward in forwards], started)
+        packed = [[windows[index] for index in forward] for forward in forwards]
+        return Round(packed, started, self._drafting.seconds)
 
     def run(
         self, round: Round, *, whole: bool = True, calm: bool = True, meanwhile: Callable[[], None] | None = None
@@ -95,33 +97,43 @@ class Rounds:
         Args:
             round: what was planned.
             whole: whether no other stream waits for a round; the next one may then be queued behind this.
-            calm: whether the device had nothing to do since the round before but this.
+            calm: whether nothing was done since the round before but this.
             meanwhile: what to do while it runs.
         """
-        round.ran = time.perf_counter()
         drawn = self._sent(round) if round.queued is None else round.queued.draws
         arrays = [array for draws in drawn for array in draws.arrays()]
         plain = all(window.proposal is None for window in round.windows)
+        streams = [window.stream for window in round.windows]
         if round.queued is None:
             # Sent by itself: what is sent together is ready together, and this would wait for what is queued behind it.
             mx.async_eval(arrays)  # type: ignore[no-untyped-call]
         if whole and len(round.forwards) == 1 and plain:
-            streams = [window.stream for window in round.windows]
             round.kept = self._ahead.queue(streams, drawn, asked=round.queued is None)
         if meanwhile is not None:
             meanwhile()
         mx.eval(arrays)
         round.read_back = time.perf_counter()
-        if round.queued is None:
-            round.seconds = None if round.kept else round.read_back - round.ran
-        elif whole and calm and round.queued.whole:
-            # It began when the one before it ended. That is what a plain round takes where nobody drafts.
-            round.seconds = round.read_back - self._read_back
+        round.seconds = self._seconds(round, streams, whole, calm)
+        self._before = frozenset(stream.number for stream in streams)
         self._read_back = round.read_back
         return drawn
 
+    def _seconds(self, round: Round, streams: Sequence[Stream], whole: bool, calm: bool) -> float | None:
+        """What the round took, proposers left out.
+
+        Counted from the end of the one before, with what the host did since: rounds that are queued behind another hide
+        that, and drafted ones must be worth it.
+        """
+        if round.queued is not None:
+            return round.read_back - self._read_back if whole and calm and round.queued.whole else None
+        if round.kept:
+            return None
+        after = calm and self._before.issuperset(stream.number for stream in streams)
+        return round.read_back - (self._read_back if after else round.started) - round.proposing
+
     def stop(self) -> None:
         """Wait for whatever runs, after a round that failed half way: its streams' caches are about to be freed."""
+        self._before = frozenset()
         with contextlib.suppress(Exception):
             mx.synchronize()
 
