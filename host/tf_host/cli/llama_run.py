@@ -36,7 +36,7 @@ def _run(args: RunArgs) -> int:
     flags = [args.model, *args.rest, "--parallel", "1", "--queue", "1"]
     if args.drafter is not None:
         flags += [f"--drafter={args.drafter}" if args.drafter else "--drafter", "--draft-depth", str(args.depth)]
-    elif not args.check:
+    elif args.plain:
         flags.append("--no-drafts")
     invocation = load(flags)
     if invocation.action != "serve":

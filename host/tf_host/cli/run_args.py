@@ -26,6 +26,7 @@ class RunArgs:
         raw: take ``prompt`` as it is, without the chat template.
         drafter: the drafter to decode through, ``""`` for the one that goes with the model, or ``None``.
         depth: drafts a round.
+        plain: whether to decode without drafts, since nobody asked for any.
         rest: settings for the server's own parser.
     """
 
@@ -35,6 +36,7 @@ class RunArgs:
     raw: bool
     drafter: str | None
     depth: int
+    plain: bool
     temperature: float
     seed: int
     max_tokens: int
@@ -75,6 +77,11 @@ def parse(argv: Sequence[str]) -> RunArgs:
         raise SettingsError("TOKENS and --prompt both give a prompt\nhint: use one of them")
     if known.tokens is None and known.prompt is None and not known.check:
         raise SettingsError(f"nothing to decode\nhint: {USAGE}, with TOKENS, --prompt TEXT or --check")
+    flagged = any(word.partition("=")[0] == drafter_flag.FLAG for word in rest)
+    if flagged and drafter is not None:
+        raise SettingsError(
+            f"draft and {drafter_flag.FLAG} both name a drafter\nhint: draft for a fixed depth, else {drafter_flag.FLAG}"
+        )
     if known.temperature < 0 or known.max_tokens < 1:
         raise SettingsError("--temperature must be 0 or more and --max-tokens 1 or more")
     return RunArgs(
@@ -84,6 +91,7 @@ def parse(argv: Sequence[str]) -> RunArgs:
         raw=known.raw,
         drafter=drafter,
         depth=depth,
+        plain=drafter is None and not flagged and not known.check,
         temperature=known.temperature,
         seed=known.seed,
         max_tokens=known.max_tokens,

@@ -1,8 +1,9 @@
 """The matrix library of a CPU.
 
 MLX's wheel for Linux is linked with the reference BLAS. A library that is loaded for everybody before MLX takes its
-place. Intel's MKL is several times faster, and with a named branch in strict mode a row has the same bits at every
-width and thread count.
+place. Intel's MKL is several times faster, and on Intel's processors, with a named branch in strict mode, a row has the
+same bits at every width and thread count. On others it takes the setting and goes on as before: there the probe finds
+bands, as with any other library.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -28,10 +29,11 @@ Choice = Literal["auto", "mkl", "none", "mkl-plain"]
 _ASK = """
 import ctypes, sys
 mkl = ctypes.CDLL(sys.argv[1])
-text = ctypes.create_string_buffer(200)
-mkl.MKL_Get_Version_String(text, 200)
-print(mkl.MKL_CBWR_Get(-1) >> 16 & 1, text.value.decode())
+settings = mkl.MKL_CBWR_Get(-1)
+print(settings & 0xFFFF, settings >> 16 & 1)
 """
+_AUTO = 2
+"""MKL's number for the branch that it chooses itself (``MKL_CBWR_AUTO``, mkl_service.h), in place of one it hasn't."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Blas:
     Attributes:
         name: ``"mkl"``, or ``"none"`` for MLX's own.
         version: its version, empty for MLX's own.
-        branch: MKL's setting for reproducible sums, ``"plain"`` without one, empty for MLX's own.
+        branch: MKL's setting for reproducible sums: ``"AVX512,STRICT"`` or ``"AVX2,STRICT"``, ``"AUTO"`` where the
+            processor has no strict mode, ``"plain"`` without one; empty for MLX's own.
         threads: its threads, 0 for MLX's own.
     """
 
@@ -62,7 +65,7 @@ NONE = Blas("none")
 def choose(choice: Choice, threads: int | None) -> tuple[Blas, Path | None]:
     """What to use and the library to load; nothing is loaded yet.
 
-    ``auto`` is MKL where it is installed and strict on this processor, and MLX is installed for a CPU.
+    ``auto`` is MKL where it is installed and works, and MLX is installed for a CPU.
 
     Raises:
         Refused: MKL was asked for and cannot be used.
@@ -80,19 +83,19 @@ def choose(choice: Choice, threads: int | None) -> tuple[Blas, Path | None]:
     if choice != "mkl-plain" and branch is None:
         if choice == "auto":
             return NONE, None
-        raise _refused("this processor has no AVX2, which MKL's strict mode needs", "take --cpu-blas none")
+        raise _refused("this processor has no AVX2, which MKL's reproducible sums need", "take --cpu-blas none")
     blas = Blas(
         "mkl",
         metadata.version("mkl"),
         "plain" if choice == "mkl-plain" else f"{branch},STRICT",
         threads or processor.physical_cores(),
     )
-    problem = _problem(library, blas)
-    if problem is None:
-        return blas, library
+    taken = _taken(library, blas)
+    if isinstance(taken, Blas):
+        return taken, library
     if choice == "auto":
         return NONE, None
-    raise _refused(problem, "take --cpu-blas none")
+    raise _refused(taken, "take --cpu-blas none")
 
 
 def load(blas: Blas, library: Path) -> None:
@@ -138,8 +141,8 @@ def _environment(blas: Blas) -> dict[str, str]:
     return fixed if blas.branch == "plain" else {**fixed, "MKL_CBWR": blas.branch}
 
 
-def _problem(library: Path, blas: Blas) -> str | None:
-    """Why MKL cannot be used with these settings, or ``None``."""
+def _taken(library: Path, blas: Blas) -> Blas | str:
+    """What MKL makes of these settings on this processor, or why it cannot be used."""
     environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
     try:
         asked = subprocess.run(
@@ -155,9 +158,12 @@ def _problem(library: Path, blas: Blas) -> str | None:
     if asked.returncode != 0:
         said = (asked.stderr or asked.stdout).strip().splitlines()
         return f"MKL does not load: {said[-1] if said else f'exit status {asked.returncode}'}"
-    if blas.branch != "plain" and not asked.stdout.startswith("1"):
+    if blas.branch == "plain":
+        return blas
+    branch, strict = map(int, asked.stdout.split()[-2:])
+    if not strict:
         return f"MKL does not take {blas.branch} on this processor"
-    return None
+    return replace(blas, branch="AUTO") if branch == _AUTO else blas
 
 
 def _refused(problem: str, hint: str) -> Refused:

@@ -151,7 +151,7 @@ class ServerSettings(BaseSettings):
     )
     cpu_blas: Literal["auto", "mkl", "none", "mkl-plain"] = setting(
         "auto",
-        "matrix library on a CPU: mkl (float32, strict mode), none (MLX's own), or auto: mkl where it is installed",
+        "matrix library on a CPU: mkl (float32), none (MLX's own), or auto: mkl where it is installed",
         expected="auto, mkl or none",
         metavar="auto|mkl|none",
     )

@@ -33,6 +33,20 @@ def test_a_prompt_is_never_mistaken_for_a_word_of_the_command() -> None:
     assert (parsed.prompt, parsed.check, parsed.max_tokens) == ("--check it", False, 3)
 
 
+@pytest.mark.parametrize(
+    ("words", "plain"),
+    [
+        (["demo", "1,2"], True),
+        (["demo", "1,2", "draft", ",5"], False),
+        (["demo", "1,2", "--drafter"], False),
+        (["demo", "1,2", "--drafter=small", "--context", "512"], False),
+        (["demo", "--check"], False),
+    ],
+)
+def test_a_reply_is_plain_unless_a_drafter_is_asked_for(words: list[str], plain: bool) -> None:
+    assert parse(words).plain is plain
+
+
 def test_ids_come_from_the_line_or_a_file(tmp_path: Path) -> None:
     ids = tuple(range(1_000, 1_300))  # longer than a file name may be
     assert parse(["demo", ",".join(map(str, ids))]).tokens == ids
@@ -51,6 +65,8 @@ def test_ids_come_from_the_line_or_a_file(tmp_path: Path) -> None:
         (["demo", ","], "at least one id"),
         (["demo", "1", "draft", "small,16"], "N from 1 to 15"),
         (["demo", "1", "draft"], "draft takes DRAFTER,N"),
+        (["demo", "1", "draft", ",5", "--drafter"], "both name a drafter"),
+        (["demo", "1", "draft", "small,5", "--drafter=other"], "both name a drafter"),
         (["demo", "1", "--temperature", "-1"], "--temperature must be 0 or more"),
     ],
 )
