@@ -80,7 +80,7 @@ def parse(argv: Sequence[str]) -> RunArgs:
     flagged = any(word.partition("=")[0] == drafter_flag.FLAG for word in rest)
     if flagged and drafter is not None:
         raise SettingsError(
-            f"draft and {drafter_flag.FLAG} both name a drafter\nhint: draft for a fixed depth, else {drafter_flag.FLAG}"
+            f"draft and {drafter_flag.FLAG} both name a drafter\nhint: take draft for a fixed depth, or the flag"
         )
     if known.temperature < 0 or known.max_tokens < 1:
         raise SettingsError("--temperature must be 0 or more and --max-tokens 1 or more")
