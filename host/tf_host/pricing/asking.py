@@ -30,8 +30,8 @@ PLAIN_WITHIN = 2.0
 that is what they compete with."""
 
 TRIAL_SHARE = 0.01
-"""What a trial may cost more than a plain round, as a share of the plain rounds stood since the last; at first, of
-the tokens that are likely left, up to 64."""
+"""What a trial may cost more than a plain round, as a share of the plain rounds stood since the last, by this stream or
+by all of its kind; at first, of the tokens that are likely left, up to 64."""
 
 MOST_LEAST = 0.9
 """Never is a proposer told to end with a draft as likely as this."""
@@ -144,13 +144,14 @@ class Asking:
         """0 for a stream that stands aside, or the depth of its trial when one is due and cheap enough by now."""
         aside = self._learned.streams.drafts(view.id, proposer).aside
         if aside.due:
-            allowed = TRIAL_SHARE * max(aside.plain, min(FIRST, self._learned.left(view))) * rounds[0]
+            allowed = TRIAL_SHARE * max(aside.rounds, min(FIRST, self._learned.left(view))) * rounds[0]
             chain, reading = self._learned.chains[proposer], self._learned.unread(view, proposer)
             for depth in range(min(TRIAL, turn.limit(view)), 0, -1):
-                if rounds[depth] - rounds[0] + chain.chain(depth) + reading <= allowed:
-                    turn.trials.add(view.id)
+                cost = rounds[depth] - rounds[0] + chain.chain(depth)
+                if cost + reading <= allowed:
+                    turn.trials[view.id, proposer] = cost / rounds[0] if rounds[0] else 0.0
                     return depth
-        aside.stood()
+        aside.stood(len(turn.views))
         return 0
 
     def _plain_is_due(self, turn: Turn) -> bool:

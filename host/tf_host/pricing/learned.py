@@ -96,7 +96,8 @@ class Learned:
             turn.told[offer.stream] = offer
             if offer.probabilities:
                 self.streams.calibration(offer.stream, offer.proposer).offered(offer.probabilities)
-            if offer.stream in turn.trials and (offer.tokens or not self.free(turn, sample.proposer)):
+            trial = (offer.stream, offer.proposer) in turn.trials
+            if trial and (offer.tokens or not self.free(turn, sample.proposer)):
                 self.streams.drafts(offer.stream, sample.proposer).aside.tried()
 
     def record_round(self, turn: Turn, sample: RoundSample) -> None:
@@ -116,6 +117,8 @@ class Learned:
         self.streams.judged(stream, proposer, kept + (outcome.next == 0), missed=outcome.next not in (None, 0))
         if offer is None or stream not in turn.views:
             return
+        if (cost := turn.trials.get((stream, proposer))) is not None and kept + outcome.leaf >= cost:
+            self.streams.drafts(stream, proposer).aside.paid()
         if outcome.next and kept < len(offer.beside):
             self.streams.alternatives(stream, proposer).judge(offer.beside[kept], max(0, outcome.next))
         if offer.probabilities:

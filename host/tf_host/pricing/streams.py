@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tf_host.pricing.acceptance import RECENT, Acceptance
-from tf_host.pricing.aside import Aside
+from tf_host.pricing.aside import Aside, Stood
 from tf_host.pricing.calibration import Calibration
 from tf_host.pricing.leaves import Alternatives
 
@@ -20,7 +20,7 @@ class Drafts:
     """One proposer in one stream: its acceptance, its standing aside, and the rounds that it drafted."""
 
     acceptance: Acceptance
-    aside: Aside = field(default_factory=Aside)
+    aside: Aside
     rounds: int = 0
 
 
@@ -43,6 +43,7 @@ class Streams:
         self._recent: dict[tuple[int, bool], Acceptance] = {}
         self._alternatives: dict[tuple[int, bool], Alternatives] = {}
         self._calibrations: dict[tuple[int, bool], Calibration] = {}
+        self._stood: dict[tuple[int, bool], Stood] = {}
         self._reply = _REPLY
 
     def open(self, stream: int, sampled: bool) -> None:
@@ -58,9 +59,10 @@ class Streams:
 
     def drafts(self, stream: int, proposer: int) -> Drafts:
         """A proposer in a stream."""
-        drafts = self._open[stream].drafts
+        drafts, sampled = self._open[stream].drafts, self._open[stream].sampled
         if proposer not in drafts:
-            drafts[proposer] = Drafts(Acceptance(self._start(proposer, self._open[stream].sampled)))
+            stood = self._stood.setdefault((proposer, sampled), Stood())
+            drafts[proposer] = Drafts(Acceptance(self._start(proposer, sampled)), Aside(stood))
         return drafts[proposer]
 
     def alternatives(self, stream: int, proposer: int) -> Alternatives:

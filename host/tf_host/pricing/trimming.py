@@ -21,7 +21,7 @@ def trimmed(learned: Learned, turn: Turn, offers: Sequence[Offer]) -> Mapping[in
 
     What a stream alone was asked for is cut only where alternatives may be worth more, or it has probabilities.
     """
-    loose = [offer for offer in offers if offer.stream not in turn.trials]
+    loose = [offer for offer in offers if (offer.stream, offer.proposer) not in turn.trials]
     if turn.alone and not any(any(offer.beside) or offer.probabilities for offer in loose):
         return {}
     whole = sum(offer.tokens for offer in offers) - sum(offer.tokens for offer in loose)

@@ -25,7 +25,8 @@ class Turn:
         asked: depths by proposer and stream.
         taken: offers that have drafts, by stream.
         told: by stream the offer whose outcome will be told: the last proposer's, or what a grammar forces.
-        trials: streams that stand aside and draft in this round to see whether it pays by now.
+        trials: by stream and proposer, where a stream stands aside and drafts in this round to see whether it pays by
+            now: plain rounds that it costs.
         rates: expected tokens a second by stream, where it has the round to itself.
         lands: tokens and seconds by depth, of a stream and a proposer.
         plain_due: whether the round is left plain, to time it; ``None`` before anybody wanted to know.
@@ -36,7 +37,7 @@ class Turn:
         self.asked: dict[int, dict[int, int]] = {}
         self.taken: dict[int, Offer] = {}
         self.told: dict[int, Offer] = {}
-        self.trials: set[int] = set()
+        self.trials: dict[tuple[int, int], float] = {}
         self.rates: dict[int, float] = {}
         self.lands: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         self.plain_due: bool | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,24 @@ def test_on_the_demo_pair_s_own_replies_it_reaches_the_best_fixed_depth(
     priced = serve(started(plan, cost, drafter), wanted, cost, drafter, parallel=parallel, plan=plan, noise=0.05)
     assert priced.rate > 0.95 * max(result.rate for result in depths)
     assert priced.rate > depths[0].rate
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("spell", [0, 30], ids=["rehearsed badly", "a spell of bad text"])
+@pytest.mark.parametrize(
+    ("plan", "cost", "step", "read", "prompt"),
+    [(GPU, gpu, 0.002, 25e-6, 2_000), (PLAN, cpu, 0.025, 8e-5, 1_000)],
+)
+def test_what_drafted_badly_once_is_tried_again_though_every_prompt_has_to_be_read_first(
+    plan: RowPlan, cost: Callable[[int, int], float], step: float, read: float, prompt: int, spell: int, parallel: int
+) -> None:
+    """No single reply is long enough to save up for a trial."""
+    drafter = Drafter(step=step, read=read, reports=Costs(step=step, read=read))
+    good = [replace(reply, prompt=prompt) for reply in replies(0.85, count=120, tokens=120)]
+    priced = started(plan, cost, drafter, acceptance=0.9 if spell else 0.05)
+    serve(priced, replies(0.1, count=spell, tokens=200, seed=7), cost, drafter, plan=plan, noise=0.03, first_id=1_000)
+    found = serve(priced, good, cost, drafter, plan=plan, parallel=parallel, noise=0.03)
+    assert found.rate > 0.85 * best(good, cost, drafter, plan=plan, parallel=parallel)
 
 
 def test_without_a_rehearsal_it_finds_its_way() -> None:
