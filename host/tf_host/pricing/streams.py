@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tf_host.pricing.acceptance import RECENT, Acceptance
+from tf_host.pricing.acceptance import HOPE, RECENT, Acceptance
 from tf_host.pricing.aside import Aside, Stood
 from tf_host.pricing.calibration import Calibration
 from tf_host.pricing.leaves import Alternatives
@@ -62,7 +62,7 @@ class Streams:
         drafts, sampled = self._open[stream].drafts, self._open[stream].sampled
         if proposer not in drafts:
             stood = self._stood.setdefault((proposer, sampled), Stood())
-            drafts[proposer] = Drafts(Acceptance(self._start(proposer, sampled)), Aside(stood))
+            drafts[proposer] = Drafts(Acceptance(self._start(proposer, sampled), hope=HOPE), Aside(stood))
         return drafts[proposer]
 
     def alternatives(self, stream: int, proposer: int) -> Alternatives:

@@ -96,3 +96,19 @@ def test_what_is_left_of_a_reply_follows_recent_lengths_and_the_limit() -> None:
         streams.replied(stream, 30)
         streams.close(stream)
     assert streams.left(0, 8_000) == pytest.approx(30, rel=0.02)
+
+
+def test_a_reply_is_hoped_to_draft_better_until_its_own_drafts_say() -> None:
+    recent = Acceptance(quick=RECENT, steady=RECENT)
+    for _ in range(50):
+        recent.judge(1, missed=True)
+    hoped, plain = Acceptance(recent, hope=0.1), Acceptance(recent)
+    ahead = [a - b for a, b in zip(hoped.chances(4), plain.chances(4), strict=True)]
+    assert ahead[0] == pytest.approx(0.1, rel=0.1)
+    for each in (hoped, plain):
+        each.judge(4, missed=True)
+        each.judge(2, missed=True)
+    assert hoped.chances(4)[0] - plain.chances(4)[0] == pytest.approx(ahead[0] / 2, rel=0.1)
+    for mean in (0, 9):
+        recent.judge(20 * mean, missed=not mean)
+        assert 0 <= min(Acceptance(recent, hope=0.25).chances(4)) <= max(Acceptance(recent, hope=0.25).chances(4)) <= 1

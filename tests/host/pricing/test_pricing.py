@@ -247,9 +247,9 @@ def test_a_round_that_was_not_timed_is_judged_all_the_same() -> None:
 def test_a_plain_round_is_due_once_whoever_is_asked() -> None:
     """While the one queued behind it runs, drafts are wanted again, or a third would be queued."""
     pricing = started(copy_kept=1, drafter_kept=1)
-    for _ in range(STALE):
+    for number in range(STALE):
         pricing.plan([view()])
-        land(pricing, {1: (DRAFTER, 2, 1)})
+        land(pricing, {1: ((COPY, DRAFTER)[number % 2], 2, 1)})
     asked = []
     for _ in range(4):
         pricing.plan([view()])
@@ -272,9 +272,9 @@ def test_a_context_is_read_ahead_where_drafts_repay_it(beside: int) -> None:
 
 def test_asking_about_reading_leaves_the_plain_round_due() -> None:
     pricing = started(copy_kept=1, drafter_kept=1)
-    for _ in range(STALE):
+    for number in range(STALE):
         pricing.plan([view()])
-        land(pricing, {1: (DRAFTER, 2, 1)})
+        land(pricing, {1: ((COPY, DRAFTER)[number % 2], 2, 1)})
     assert pricing.asks([view(2, unread=90)], DRAFTER)
     pricing.plan([view()])
     assert [pricing.choose(view(), proposer) for proposer in (COPY, DRAFTER)] == [0, 0]
