@@ -92,7 +92,7 @@ def test_a_context_that_does_not_fit_is_refused_with_the_one_that_would() -> Non
 @pytest.mark.parametrize("weights_gib", [0.3, 3, 9, 70, 200])
 @pytest.mark.parametrize("context", [512, 100_000])
 def test_the_memory_that_is_named_is_enough_and_a_little_less_is_not(weights_gib: float, context: int) -> None:
-    asked = resources(weights=int(weights_gib * GIB), context=context, limit=GIB // 4)
+    asked = resources(weights=int(weights_gib * GIB), context=context, limit=GIB // 4, memory=512 * GIB)
     with pytest.raises(Refused) as caught:
         size(asked, BudgetSettings())
     refusal = caught.value.refusal
@@ -104,6 +104,37 @@ def test_the_memory_that_is_named_is_enough_and_a_little_less_is_not(weights_gib
     less = resources(weights=int(weights_gib * GIB), context=context, limit=int((named - 0.2) * GIB))
     with pytest.raises(Refused):
         size(less, BudgetSettings())
+
+
+def way_out(**asked: Any) -> str:
+    with pytest.raises(Refused) as caught:
+        size(resources(**asked), BudgetSettings())
+    return caught.value.refusal.hint
+
+
+def test_no_more_memory_is_named_than_the_device_has() -> None:
+    nothing = (
+        "no --memory-gib makes it fit in the device's 16.0 GiB: serve a smaller checkpoint, "
+        "or this one on a machine with more memory"
+    )
+    assert way_out(memory=16 * GIB, weights=15 * GIB + (GIB // 2)) == nothing
+    assert way_out(memory=16 * GIB, weights=20 * GIB) == nothing
+    assert way_out(memory=16 * GIB, weights=20 * GIB, limit=18 * GIB) == nothing
+
+
+def test_a_shorter_context_is_named_with_the_memory_that_it_takes() -> None:
+    whole = "--context 8192 takes 19.2 GiB in all, and the device has 16.0 GiB"
+    assert way_out(memory=16 * GIB, weights=10 * GIB) == (
+        f"--context 512 fits, or --memory-gib 16 with --context 5120 would do; {whole}"
+    )
+    assert way_out(memory=16 * GIB, weights=10 * GIB, limit=10 * GIB) == (
+        f"--memory-gib 16 with --context 5120 would do; {whole}"
+    )
+    assert way_out(memory=16 * GIB, weights=10 * GIB, limit=16 * GIB) == f"--context 5120 fits; {whole}"
+    # What was named is so.
+    assert size(resources(memory=16 * GIB, weights=10 * GIB, context=512), BudgetSettings()).parallel == 1
+    fits = resources(memory=16 * GIB, weights=10 * GIB, context=5_120, limit=16 * GIB)
+    assert size(fits, BudgetSettings()).parallel == 1
 
 
 def test_the_refusal_names_the_default_share_where_no_limit_was_given() -> None:

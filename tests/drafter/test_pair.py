@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,19 @@ def test_another_dtype_is_refused(target: Checkpoint, folder: Path) -> None:
 def test_a_head_without_a_row_for_each_id_is_refused(target: Checkpoint, folder: Path) -> None:
     refusal = refused(target, small(folder, vocab=5))
     assert refusal.name == "drafter_vocab"
-    assert refusal.reason == "the drafter small has a head of 5 rows for the 6 ids of its tokenizer"
+    assert refusal.reason == "the drafter small has a head of 5 rows for the 6 ids of big"
+
+
+def test_ids_past_both_heads_are_no_reason(target: Checkpoint, folder: Path) -> None:
+    """The usual padding token: the target alone is served, and neither is ever sent that id."""
+    for where in (folder, target.folder):
+        changed(where, "tokenizer.json", lambda value: value["added_tokens"].append({"id": 6, "content": "[PAD]"}))
+    assert refuse_pair(replace(target, vocab=6), small(folder, vocab=6)) is None
+    assert refused(target, small(folder, vocab=6)).reason == (
+        "the drafter small has a head of 6 rows for the 7 ids of big"
+    )
+    refusal = refused(replace(target, vocab=6), small(folder, vocab=5))
+    assert refusal.reason == "the drafter small has a head of 5 rows for the 6 ids of big"
 
 
 def test_the_hook_asks_only_when_there_is_a_drafter(target: Checkpoint, folder: Path) -> None:

@@ -232,7 +232,7 @@ def one_stream(logs: Path) -> int:
     """Bytes of a stream of ``CONTEXT`` tokens, from the refusal of a server that has no room for it."""
     log = logs / "refused.log"
     with pytest.raises(AssertionError, match="did not start"):
-        serving("--drafter", "--context", str(CONTEXT), "--memory-gib", "0.01", log=log).__enter__()
+        serving("--drafter", "--context", str(CONTEXT), "--memory-gib", "0.65", log=log).__enter__()
     found = re.search(r"takes ([\d.]+) MiB", log.read_text())
     assert found is not None, log.read_text()
     return int((float(found[1]) + 0.1) * MIB)

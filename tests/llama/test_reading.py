@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -97,11 +98,16 @@ CONFIGS: list[tuple[dict[str, Any], str]] = [
         {"quantization_config": {"quant_method": "awq"}},
         "tiny has quantized weights (quantization_config in config.json)",
     ),
-    ({"sliding_window": 4096}, "tiny has sliding attention (sliding_window in config.json)"),
+    (
+        {"sliding_window": 4096, "architectures": ["MistralForCausalLM"]},
+        "tiny has sliding attention (sliding_window in config.json, whose architectures name 'MistralForCausalLM')",
+    ),
     (
         {"layer_types": ["full_attention", "sliding_attention", "full_attention"]},
         "tiny has layers of sliding attention (layer_types in config.json)",
     ),
+    ({"layer_types": 3}, "config.json does not describe a Llama: layer_types is 3, not a list"),
+    ({"layer_types": {"0": "full_attention"}}, "layer_types is {'0': 'full_attention'}, not a list"),
     ({"rope_scaling": {"type": "yarn", "factor": 4}}, "tiny scales rope by 'yarn', and the family llama serves"),
     ({"rope_scaling": {"rope_type": "dynamic", "factor": 4}}, "tiny scales rope by 'dynamic'"),
     ({"rope_parameters": {"rope_type": "longrope"}}, "tiny scales rope by 'longrope'"),
@@ -161,6 +167,23 @@ def header(entries: dict[str, Any], body: bytes = b"") -> Callable[[Path], None]
     return raw(struct.pack("<Q", len(text)) + text + body)
 
 
+def stored(name: str, dtype: str) -> Callable[[Path], None]:
+    """A tensor of that dtype, in place of another or beside all of them."""
+
+    def write(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        data = path.read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        entries, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+        width = 8 if dtype == "F64" else 1
+        shape = entries[name]["shape"] if name in entries else [8]
+        end = len(body) + math.prod(shape) * width
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), end]}
+        header(entries, body + bytes(end - len(body)))(folder)
+
+    return write
+
+
 def cut(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
@@ -175,6 +198,14 @@ def index(folder: Path) -> None:
 def twice(folder: Path) -> None:
     (folder / "model-2.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
 
+
+BUFFERS = {
+    "model.layers.0.self_attn.rotary_emb.inv_freq": mx.zeros((8,)),
+    "model.rotary_emb.inv_freq": mx.zeros((8,)),
+    "model.layers.2.self_attn.rotary_emb.cos_cached": mx.zeros((1, 1, 640, 16)),
+    "model.embed_tokens.position_ids": mx.arange(5),
+    "model.layers.0.self_attn.causal_mask": mx.ones((4, 4), mx.bool_),
+}
 
 PACKED = "model.layers.0.mlp.up_proj"
 
@@ -205,7 +236,9 @@ FILES: list[tuple[str, Callable[[Path], None], str]] = [
     ("no JSON", raw(struct.pack("<Q", 2) + b"{{"), "its safetensors header cannot be read"),
     ("a list", raw(struct.pack("<Q", 2) + b"[]"), "its safetensors header cannot be read"),
     ("no offsets", header({"a": {"dtype": "F32", "shape": [1]}}), "its safetensors header cannot be read"),
-    ("unknown dtype", header({"a": {"dtype": "X", "shape": [], "data_offsets": [0, 0]}}), "header cannot be read"),
+    ("unknown dtype", header({"a": {"dtype": "X", "shape": [1], "data_offsets": [0, 1]}}, b"1"), "stores a as X,"),
+    ("no dtype", header({"a": {"dtype": 3, "shape": [], "data_offsets": [0, 0]}}), "header cannot be read"),
+    ("bytes before", header({"a": {"dtype": "X", "shape": [], "data_offsets": [1, 0]}}), "header cannot be read"),
     (
         "wrong bytes",
         header({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234"),
@@ -213,13 +246,29 @@ FILES: list[tuple[str, Callable[[Path], None], str]] = [
     ),
     (
         "double precision",
-        header({"a": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}, b"8" * 8),
-        "stores a as F64",
+        stored("model.norm.weight", "F64"),
+        "stores model.norm.weight as F64",
     ),
     (
         "float8",
-        header({"a": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}}, b"1234"),
-        "has quantized weights (a is stored as F8_E4M3)",
+        stored("model.norm.weight", "F8_E4M3"),
+        "has quantized weights (model.norm.weight is stored as F8_E4M3)",
+    ),
+    (
+        "float8 of a newer writer",
+        stored("model.norm.weight", "F8_E4M3FN"),
+        "has quantized weights (model.norm.weight is stored as F8_E4M3FN)",
+    ),
+    (
+        "dtype of a newer writer",
+        stored("model.norm.weight", "BF12"),
+        "stores model.norm.weight as BF12, and the family",
+    ),
+    ("a buffer in it", stored("model.rotary_emb.inv_freq", "BF12"), "stores model.rotary_emb.inv_freq as BF12, and"),
+    (
+        "packed under another name",
+        tensors(lambda found: found.update({f"{PACKED}.W_q": found.pop(f"{PACKED}.weight").astype(mx.uint8)})),
+        f"has quantized weights ({PACKED}.W_q is stored as U8)",
     ),
     ("missing shard", index, "model-00002-of-00002.safetensors cannot be read: it is missing, and the index names it"),
     ("no files", lambda folder: (folder / "model.safetensors").unlink(), "has no model*.safetensors file"),
@@ -287,11 +336,18 @@ def test_a_config_that_cannot_be_read(tmp_path: Path, text: str | None, why: str
     assert f"{tmp_path / 'config.json'} cannot be read: {why}" in refused(tmp_path).reason
 
 
-def test_rotary_frequencies_of_old_checkpoints_are_no_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", BUFFERS)
+def test_buffers_are_no_weights(tmp_path: Path, name: str) -> None:
     checkpoint(tmp_path)
-    named("model.layers.0.self_attn.rotary_emb.inv_freq", mx.zeros((8,)))(tmp_path)
+    named(name, BUFFERS[name])(tmp_path)
     plain = sum(array.nbytes for array in weights(config()).values())
     assert FAMILY.read(tmp_path, "target").weight_bytes == plain
+
+
+@pytest.mark.parametrize("architectures", [["LlamaForCausalLM"], "LlamaForCausalLM", [], None])
+def test_a_left_over_window_is_not_read(tmp_path: Path, architectures: object) -> None:
+    layers = {"layer_types": ["full_attention"] * 3, "sliding_window": 4_096}
+    assert FAMILY.read(checkpoint(tmp_path, architectures=architectures, **layers), "target").context == 640
 
 
 def test_nothing_of_a_refused_checkpoint_is_loaded(tmp_path: Path) -> None:

@@ -80,8 +80,10 @@ def read_header(path: Path) -> WeightFile:
 
 def _tensor(entry: Any) -> Tensor:
     shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
-    if not all(isinstance(n, int) and n >= 0 for n in (*shape, begin, end)):
-        raise ValueError("sizes are not counts")
-    if end - begin != -(-math.prod(shape) * _BITS[entry["dtype"]] // 8):
+    dtype = entry["dtype"]
+    if not isinstance(dtype, str) or not all(isinstance(n, int) and n >= 0 for n in (*shape, begin, end)):
+        raise ValueError("no name, or sizes are not counts")
+    bits = _BITS.get(dtype)  # a newer writer may know others: whoever reads on says that they are not served
+    if end < begin or (bits is not None and end - begin != -(-math.prod(shape) * bits // 8)):
         raise ValueError("bytes do not fit the shape")
-    return Tensor(entry["dtype"], shape, end - begin)
+    return Tensor(dtype, shape, end - begin)

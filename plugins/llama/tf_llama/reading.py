@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,17 @@ from tf_llama import generation, refusals, roles
 from tf_llama.config import LlamaConfig, read_json, rope_fields
 from tf_llama.headers import Tensor, WeightFile, read_header
 from tf_plugins import Refused
-from tf_plugins.types import Checkpoint, Role
+from tf_plugins.types import Checkpoint, Refusal, Role
 
 __all__ = ["DTYPES", "is_tied", "read_checkpoint", "read_config", "weight_files"]
 
 DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 """Served dtypes by their safetensors names."""
 
-_INTEGERS = ("U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F8_", "F6_", "F4")
+_INTEGERS = ("U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64")
+_PACKED = (*_INTEGERS, "F8_", "F6_", "F4")
+"""How dtypes begin in which quantized weights are stored."""
+
 _QUANTIZED_SUFFIXES = (
     ".scales",
     ".biases",
@@ -31,8 +34,8 @@ _QUANTIZED_SUFFIXES = (
 )
 _ADAPTERS = ("adapter_config.json", "adapters.safetensors", "adapter_model.safetensors")
 
-# Rotary frequencies that old checkpoints store and mlx-lm drops.
-_DROPPED = "rotary_emb.inv_freq"
+_BUFFERS = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached")
+"""What old checkpoints store although the config says it; integers and booleans beside the weights are buffers too."""
 
 _SAMPLES, _SAMPLE_BYTES = 64, 1_024
 
@@ -50,7 +53,8 @@ def read_config(folder: Path, role: Role, name: str) -> tuple[Mapping[str, Any],
     config = LlamaConfig.parse(raw, folder / "config.json")
     qualified = roles.roles_of(name, config.shape, config.vocab)
     if role not in qualified:
-        raise Refused(refusals.drafter_only(name) if role == "target" else refusals.target_only(name))
+        listed = roles.listed(name, config.shape, config.vocab)
+        raise Refused((refusals.drafter_only if role == "target" else refusals.target_only)(name, listed))
     return raw, config, qualified
 
 
@@ -63,9 +67,9 @@ def read_checkpoint(folder: Path, role: Role, name: str) -> Checkpoint:
     raw, config, qualified = read_config(folder, role, name)
     files = weight_files(folder)
     tensors = _join(files, name)
-    _refuse_dtypes(tensors, name, role)
-    tied = is_tied(config, tensors)
-    used = _match(config, tensors, tied, name)
+    expected = config.tensors(is_tied(config, tensors))
+    _refuse_dtypes(tensors, expected, name, role)
+    used = _match(tensors, expected, name, role)
     generation_config = generation.read_generation_config(folder)
     return Checkpoint(
         folder=folder,
@@ -119,11 +123,15 @@ def _refuse_config(raw: Mapping[str, Any], folder: Path, name: str, role: Role) 
     if (folder / "hf_quant_config.json").exists():
         raise Refused(refusals.quantized(name, "hf_quant_config.json", role))
     full = "give a Llama with full attention in every layer"
-    layer_types = raw.get("layer_types")
-    if layer_types is not None and any(kind != "full_attention" for kind in layer_types):
+    layer_types = raw.get("layer_types") or []
+    if not isinstance(layer_types, list):
+        raise Refused(refusals.bad_config(folder / "config.json", f"layer_types is {layer_types!r}, not a list"))
+    if any(kind != "full_attention" for kind in layer_types):
         raise Refused(refusals.unserved(name, "has layers of sliding attention (layer_types in config.json)", full))
-    if raw.get("sliding_window") is not None and raw.get("use_sliding_window", True):
-        raise Refused(refusals.unserved(name, "has sliding attention (sliding_window in config.json)", full))
+    # A Llama slides by its layer types alone. The window is left over, unless the config is another model's.
+    if raw.get("sliding_window") is not None and raw.get("use_sliding_window", True) and (other := _not_llamas(raw)):
+        what = f"has sliding attention (sliding_window in config.json, whose architectures name {other!r})"
+        raise Refused(refusals.unserved(name, what, full))
     kind = rope_fields(raw)[1]
     if kind not in ("default", "linear", "llama3"):
         what = f"scales rope by {kind!r}, and the family llama serves the kinds default, linear and llama3"
@@ -139,6 +147,13 @@ def _refuse_config(raw: Mapping[str, Any], folder: Path, name: str, role: Role) 
         raise Refused(refusals.unserved(name, "brings code of its own (model_file in config.json)", "give a Llama"))
 
 
+def _not_llamas(raw: Mapping[str, Any]) -> object:
+    """An architecture that the config names and that is no Llama's; ``None`` where there is none."""
+    named = raw.get("architectures")
+    architectures = named if isinstance(named, list) else [named] if named else []
+    return next((one for one in architectures if not str(one).startswith("Llama")), None)
+
+
 def _join(files: Sequence[WeightFile], name: str) -> dict[str, Tensor]:
     joined: dict[str, Tensor] = {}
     for file in files:
@@ -150,29 +165,46 @@ def _join(files: Sequence[WeightFile], name: str) -> dict[str, Tensor]:
     return joined
 
 
-def _refuse_dtypes(tensors: Mapping[str, Tensor], name: str, role: Role) -> None:
+def _refuse_dtypes(tensors: Mapping[str, Tensor], expected: Container[str], name: str, role: Role) -> None:
     for tensor, entry in tensors.items():
-        if _DROPPED in tensor:
-            continue
-        if tensor.endswith(_QUANTIZED_SUFFIXES) or entry.dtype.startswith(_INTEGERS):
+        weight = tensor in expected
+        if tensor.endswith(_QUANTIZED_SUFFIXES) or (weight and entry.dtype.startswith(_PACKED)):
             raise Refused(refusals.quantized(name, f"{tensor} is stored as {entry.dtype}", role))
-        if entry.dtype not in DTYPES:
+        # MLX reads no file with a dtype that it does not know, in a buffer either.
+        if entry.dtype not in DTYPES and (weight or not _is_whole(entry)):
             raise Refused(refusals.dtype(name, tensor, entry.dtype))
 
 
-def _match(config: LlamaConfig, tensors: Mapping[str, Tensor], tied: bool, name: str) -> dict[str, Tensor]:
+def _match(
+    tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], name: str, role: Role
+) -> dict[str, Tensor]:
     """The tensors that are served; ``Refused`` where they are not what the config describes."""
-    expected = config.tensors(tied)
     for tensor, shape in expected.items():
         if tensor not in tensors:
-            raise Refused(refusals.wrong_tensors(name, f"{tensor} is missing"))
+            raise Refused(_missing(tensor, tensors, name, role))
         if tensors[tensor].shape != shape:
             why = f"{tensor} has shape {list(tensors[tensor].shape)}, and the config says {list(shape)}"
             raise Refused(refusals.wrong_tensors(name, why))
-    for tensor in sorted(tensors):
-        if tensor not in expected and _DROPPED not in tensor and not (tied and tensor == "lm_head.weight"):
+    for tensor, entry in sorted(tensors.items()):
+        # A head that is stored beside a tied one is the embedding once more.
+        known = tensor in expected or tensor == "lm_head.weight" or tensor.endswith(_BUFFERS)
+        if not known and not _is_whole(entry):
             raise Refused(refusals.wrong_tensors(name, f"{tensor} is no part of it"))
     return {tensor: tensors[tensor] for tensor in expected}
+
+
+def _missing(tensor: str, tensors: Mapping[str, Tensor], name: str, role: Role) -> Refusal:
+    """A weight that is not there, or is there in a packed form under other names."""
+    module = tensor.rpartition(".")[0]
+    for other, entry in tensors.items():
+        if other.startswith(f"{module}.") and entry.dtype in _INTEGERS:
+            return refusals.quantized(name, f"{other} is stored as {entry.dtype}", role)
+    return refusals.wrong_tensors(name, f"{tensor} is missing")
+
+
+def _is_whole(entry: Tensor) -> bool:
+    """Whether it holds whole numbers or booleans, which are no weights."""
+    return entry.dtype in (*_INTEGERS, "BOOL")
 
 
 def _main_dtype(tensors: Mapping[str, Tensor]) -> str:

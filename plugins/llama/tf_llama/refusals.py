@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tf_llama.roles import Listed
 from tf_plugins.types import Refusal
 
 _CONVERT = "serve the bf16, f16 or f32 release"
@@ -93,21 +94,33 @@ def wrong_tensors(name: str, why: str) -> Refusal:
     )
 
 
-def drafter_only(name: str) -> Refusal:
+def drafter_only(name: str, listed: Listed | None) -> Refusal:
     """A checkpoint that is served beside a target alone."""
     return Refusal(
         "drafter_only",
-        f"{name} is served as a drafter only",
-        "serve a target and give this one with --drafter",
+        f"{_taken_for(name, listed)} served as a drafter only",
+        f"serve a target and give this one with --drafter{_renamed(name, listed)}",
         param="model",
     )
 
 
-def target_only(name: str) -> Refusal:
+def target_only(name: str, listed: Listed | None = None) -> Refusal:
     """A checkpoint that is no drafter."""
     return Refusal(
         "target_only",
-        f"{name} is served as a target only",
-        "give a smaller Llama on the same tokenizer with --drafter",
+        f"{_taken_for(name, listed)} served as a target only",
+        f"give a smaller Llama on the same tokenizer with --drafter{_renamed(name, listed)}",
         param="drafter",
     )
+
+
+def _taken_for(name: str, listed: Listed | None) -> str:
+    """A checkpoint with what it was known by, where that isn't its own name."""
+    return f"{name} is" if listed is None or listed.named(name) else f"{name} has the shape of {listed.name}, which is"
+
+
+def _renamed(name: str, listed: Listed | None) -> str:
+    """The way out for whoever made a model of that shape, where the folder's name told."""
+    if listed is None or listed.alone or listed.named(name):
+        return ""
+    return "; if this is another model of that shape, give its folder another name"

@@ -68,10 +68,6 @@ def _reserve(total: int, settings: BudgetSettings) -> int:
 
 def _refusal(resources: Resources, settings: BudgetSettings, total: int, reserve: int, budget: int) -> Refusal:
     fits = most_tokens(resources.bytes_for, budget, resources.context)
-    # The reserve grows with the total, so the total that fits is found in its own steps.
-    needed = math.ceil((resources.weights + resources.stream_bytes) / GIB * 10) / 10
-    while needed * GIB - _reserve(int(needed * GIB), settings) < resources.weights + resources.stream_bytes:
-        needed = round(needed + 0.1, 1)
     source = "--memory-gib" if resources.limit is not None else f"{settings.share:.0%} of the device's memory"
     return Refusal(
         name="memory_budget",
@@ -80,6 +76,34 @@ def _refusal(resources: Resources, settings: BudgetSettings, total: int, reserve
             f"{gib(total)} ({source}) leaves {gib(budget)} beside {gib(resources.weights)} of weights "
             f"and a reserve of {gib(reserve)}"
         ),
-        hint=(f"--context {fits} fits, or " if fits else "no context fits; ") + f"--memory-gib {needed:g} would do",
+        hint=_way_out(resources, settings, fits),
         param="--context" if fits else "--memory-gib",
     )
+
+
+def _way_out(resources: Resources, settings: BudgetSettings, fits: int) -> str:
+    """What to ask for instead, no more than the device has; ``fits`` tokens fit as it is."""
+    needed, memory = _needed(resources, settings), resources.memory
+    if needed * GIB <= memory:
+        return (f"--context {fits} fits, or " if fits else "no context fits; ") + f"--memory-gib {needed:g} would do"
+    most = math.floor(memory / GIB * 10) / 10
+    budget = int(most * GIB) - _reserve(int(most * GIB), settings) - resources.weights
+    shorter = most_tokens(resources.bytes_for, budget, resources.context)
+    ways = [f"--context {fits} fits"] if fits else []
+    if shorter > fits:
+        ways.append(f"--memory-gib {most:g} with --context {shorter} would do")
+    if not ways:
+        nothing = f"no --memory-gib makes it fit in the device's {gib(memory)}"
+        return f"{nothing}: serve a smaller checkpoint, or this one on a machine with more memory"
+    whole = f"--context {resources.context} takes {needed:g} GiB in all, and the device has {gib(memory)}"
+    return f"{', or '.join(ways)}; {whole}"
+
+
+def _needed(resources: Resources, settings: BudgetSettings) -> float:
+    """GiB in all that one stream of the whole context takes, in tenths."""
+    bare = resources.weights + resources.stream_bytes
+    needed = math.ceil(bare / GIB * 10) / 10
+    # The reserve grows with the total, so the total that fits is found in its own steps.
+    while needed * GIB - _reserve(int(needed * GIB), settings) < bare:
+        needed = round(needed + 0.1, 1)
+    return needed

@@ -50,10 +50,12 @@ def _by_tokenizer(target: Checkpoint, drafter: Checkpoint) -> Refusal | None:
         return _refusal(
             "drafter_other_tokenizer", f"{drafter.name} is a drafter on another tokenizer than {target.name}: {differs}"
         )
-    if drafter.vocab < own.size:
+    # Ids past the target's head are neither sent nor drawn: the usual padding token may be past both.
+    served = min(own.size, target.vocab)
+    if drafter.vocab < served:
         return _refusal(
             "drafter_vocab",
-            f"the drafter {drafter.name} has a head of {drafter.vocab} rows for the {own.size} ids of its tokenizer",
+            f"the drafter {drafter.name} has a head of {drafter.vocab} rows for the {served} ids of {target.name}",
         )
     return None
 
