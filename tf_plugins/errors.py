@@ -22,10 +22,11 @@ class TfError(Exception):
 class Refused(TfError):
     """Something was asked for that is not served; raised to refuse a start on purpose.
 
-    Start-up hooks may raise it, and so may ``NamedCheckpoint.resolve``, ``Family.read`` and ``Family.load``. The start
-    stops, and the user reads the refusal as it is: its reason, and its hint on a line of its own, without a traceback.
-    From a plugin's ``__init__`` it is shown with the plugin's name. Two hooks return the ``Refusal`` instead,
-    ``refuse_start`` and ``refuse_request``; raised in ``refuse_request`` it is a failure like any other.
+    Start-up hooks may raise it, and so may ``NamedCheckpoint.resolve``, ``RefusesEarly.refuse`` and the methods of a
+    ``Family``. The start stops, and the user reads the refusal as it is: its reason, and its hint on a line of its own,
+    without a traceback. From a plugin's ``__init__`` it is shown with the plugin's name. Two hooks return the
+    ``Refusal`` instead, ``refuse_start`` and ``refuse_request``; raised in ``refuse_request`` it is a failure like any
+    other.
 
     Args:
         refusal: the reason and the way out.
@@ -49,13 +50,13 @@ class SettingsError(TfError):
 
 
 class PluginError(TfError):
-    """A plugin that failed to import, start or answer a hook.
+    """A plugin that failed to import, start or answer a hook, or an object of its that failed at start-up.
 
     Args:
         plugin: the plugin's name in the settings.
         distribution: the installed distribution that ships it, or ``"unknown"``.
         version: that distribution's version, or ``"unknown"``.
-        hook: the hook, or ``"import"`` / ``"start"``.
+        hook: the hook, the object's method (``"recognises"``, ``"load"``, ...), or ``"import"`` / ``"start"``.
         cause: one line that says what went wrong.
         hint: one line that says what to do.
     """

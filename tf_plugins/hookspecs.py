@@ -38,7 +38,8 @@ def families() -> Sequence[Family]:
 
     Called once at start-up on the main thread, before any checkpoint is looked at. Returns ``Family`` objects, or an
     empty sequence. Collected from all plugins in settings order; the first family that recognises a checkpoint
-    serves it, unless ``--family`` names one. An exception stops the start with the plugin's name. Since 0.1.
+    serves it, unless ``--family`` names one. An exception stops the start with the plugin's name, and so does one in a
+    method of a family. Since 0.1.
 
     Example:
         @hookimpl
@@ -54,7 +55,8 @@ def checkpoints() -> Sequence[NamedCheckpoint]:
 
     Called once at start-up on the main thread. Returns ``NamedCheckpoint`` objects, or an empty sequence. Collected
     from all plugins in settings order; a name that two plugins give is an error that shows both. ``resolve`` is
-    called only for the name that is served. An exception stops the start. Since 0.1.
+    called only for the names that are served. An exception stops the start with the plugin's name, in ``resolve``
+    too. Since 0.1.
 
     Example:
         @hookimpl
@@ -72,7 +74,11 @@ def proposers(target: TargetFacts) -> Sequence[Proposer]:
     Called once on the engine thread, after the target is loaded and before the port opens. ``target`` is the loaded
     model and its facts. Returns ``Proposer`` objects, or an empty sequence. Collected from all plugins in settings
     order, which is the order that they are asked in each round: the first draft for a stream stands. An exception
-    stops the start; whatever the plugin had loaded by then it must have freed. Since 0.1.
+    stops the start; whatever the plugin had loaded by then it must have freed.
+
+    A start with ``--drafter`` is refused where no plugin takes the drafter: before anything loads where no hook
+    ``proposers`` in use has the parameter ``target`` (leave it out where a proposer drafts without a drafter), and
+    after all were asked where none that looked at ``target.drafter`` gave a proposer. Since 0.1.
 
     Example:
         @hookimpl

@@ -171,7 +171,7 @@ def test_nothing_is_kept_of_streams_that_ended() -> None:
 
 def test_the_plugin_gives_one_proposer_with_its_settings() -> None:
     plugin = CopyPlugin(CopySettings(enter_match=4))
-    (proposer,) = plugin.proposers(None)  # type: ignore[arg-type]
+    (proposer,) = plugin.proposers()
     proposer.open(1, [], 100)
     assert one(proposer, repeated(4))  # type: ignore[arg-type]
     assert (proposer.name, proposer.label) == ("copy", "copies")

@@ -12,9 +12,11 @@ from tests.e2e.serving import Client, serving
 from tests.examples.installing import bytes_model, entry_points, environment, run
 
 SOURCE = """
+import json
 import time
 
 from tests.testing.good import Echo
+from tf_host.testing.family import ByteFamily
 from tf_plugins import Plugin, hookimpl
 from tf_plugins.types import Draft, Growth
 
@@ -44,6 +46,21 @@ class Rubbish(Plugin):
     @hookimpl
     def proposers(self, target):
         return ("rubbish",)
+
+
+class House(ByteFamily):
+    name = "house"
+
+    def recognises(self, folder):
+        return json.loads((folder / "config.json").read_text())["house_version"] > 1
+
+
+class Hasty(Plugin):
+    api_version = 1
+
+    @hookimpl
+    def families(self):
+        return (House(),)
 
 
 def proposing(label, propose):
@@ -154,6 +171,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "rubbish": "Rubbish",
         "growing": "Growing",
         "classy": "Classy",
+        "hasty": "Hasty",
         "watches": "Watches",
     }
     names |= {name: name.title().replace("-", "") for name in LATE}
@@ -168,6 +186,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     [
         ("at-import", "import", "tf_broken_import:Nothing: OSError: libbroken.so is missing"),
         ("at-start", "start", "RuntimeError: no licence file"),
+        ("hasty", "recognises", "family 'house': KeyError: 'house_version'"),
         ("in-hook", "proposers", "RuntimeError: no weights"),
         ("rubbish", "proposers", "its str is no Proposer: it has no name"),
         ("growing", "growth", "proposer 'unsized': TypeError: its NoneType is no Growth"),
@@ -178,7 +197,7 @@ def test_a_failure_at_start_stops_the_start(
     name: str, hook: str, cause: str, env: dict[str, str], tmp_path: Path
 ) -> None:
     settings = tmp_path / "serve.toml"
-    settings.write_text(f'model = "bytes"\nport = 0\nuse_plugins = ["bytes", "{name}"]\ncpu_blas = "none"\n')
+    settings.write_text(f'model = "bytes"\nport = 0\nuse_plugins = ["{name}", "bytes"]\ncpu_blas = "none"\n')
     output = run("-m", "tf_host.cli.serve", "--settings", settings, cwd=tmp_path, env=env, status=1)
     assert f"plugin '{name}' (tf-broken 0.1) failed in {hook}: {cause}\n" in output
     assert "hint: " in output

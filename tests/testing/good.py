@@ -233,3 +233,92 @@ class Counter(Plugin):
     @hookimpl
     def stream_done(self, stream: StreamDone) -> None:
         self.tokens += len(stream.tokens)
+
+
+class FewerProposers(Plugin):
+    """Takes no parameter of its hook, and has another name for the method."""
+
+    api_version = 1
+
+    @hookimpl(specname="proposers")
+    def mine(self) -> Sequence[Proposer]:
+        return (Echo(),)
+
+
+class RenamedAdmission(Plugin):
+    """The good ledger, by a method with a name of its own."""
+
+    api_version = 1
+
+    @hookimpl(specname="admission")
+    def own(self, resources: Resources) -> Admission:
+        made: Admission = LedgerPlugin(None).admission(resources)
+        return made
+
+
+class FewerRefusals(Plugin):
+    """Refuses every request and every start, unseen."""
+
+    api_version = 1
+
+    @hookimpl
+    def refuse_request(self) -> Refusal:
+        return Refusal("closed", "this server is closed", "come again tomorrow", status=503)
+
+    @hookimpl
+    def refuse_start(self) -> Refusal:
+        return Refusal("closed", "this server is closed", "start it tomorrow")
+
+
+class FewerEvents(Plugin):
+    """Counts, and looks at nothing."""
+
+    api_version = 1
+    rounds = 0
+
+    @hookimpl
+    def round_done(self) -> None:
+        self.rounds += 1
+
+    @hookimpl(specname="stream_done")
+    def end(self) -> None:
+        self.rounds = 0
+
+
+class Buffered(Echo):
+    """Has room for a stream's ``tokens`` positions and not for one more."""
+
+    name = "buffered"
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__(width)
+        self.rooms: dict[int, int] = {}
+
+    def growth(self, context: Sequence[int], tokens: int) -> Growth:
+        assert len(context) <= tokens
+        return super().growth(context, tokens)
+
+    def open(self, stream: int, context: Sequence[int], tokens: int) -> None:
+        assert len(context) < tokens <= self.longest
+        self.rooms[stream] = tokens
+        super().open(stream, context, tokens)
+
+    def unread(self, stream: int, length: int) -> int:
+        assert length <= self.rooms[stream]
+        return super().unread(stream, length)
+
+    def one(self, request: DraftRequest) -> Draft | None:
+        assert request.position + request.most <= self.rooms[request.stream]
+        return super().one(request)
+
+    longest = 0
+
+
+class BufferedPlugin(EchoPlugin):
+    proposer = Buffered
+
+    @hookimpl
+    def proposers(self, target: TargetFacts) -> Sequence[Proposer]:
+        made = Buffered(self.settings.width)
+        made.longest = target.context
+        return (made,)

@@ -122,6 +122,22 @@ class Tampering(EchoPlugin):
         return (Echo(self.settings.width),)
 
 
+def raises(*_: Any) -> Any:
+    raise ValueError("planted")
+
+
+IN_SERVERS = [
+    (0.0, Tampering),
+    (0.0, proposing("Raises", propose=raises)),
+    (0.0, proposing("OpensNothing", open=raises)),
+    (0.0, proposing("Deaf", observe=raises)),
+    (0.0, proposing("Priceless", costs=lambda self: None, close=raises)),
+    (0.0, proposing("Clings", release=raises)),
+    (0.8, proposing("Far", propose=drafting(lambda self, r: Draft((10**6,))))),
+    (0.8, proposing("Seldom", propose=drafting(lambda self, r: Echo.one(self, r) if r.position % 9 else Draft([-1])))),
+]
+"""Plugins whose replies are right, but for the first one's, and whose proposers a server goes on without."""
+
 PROPOSERS = [
     ("test_it_names_its_drafts", proposing("Nameless", name="")),
     ("test_it_names_its_drafts", proposing("Target", name="target")),

@@ -23,6 +23,16 @@ def refusing(name: str, answer: Callable[[Any], Any]) -> type[Plugin]:
     return type(name, (Plugin,), {"api_version": 1, "refuse_request": refuse_request})
 
 
+def renamed(name: str, answer: Callable[[Any], Any]) -> type[Plugin]:
+    """The same, with the hook's method under a name of its own."""
+
+    @hookimpl(specname="refuse_request")
+    def look(self: Plugin, request: Any) -> Any:
+        return answer(request)
+
+    return type(name, (Plugin,), {"api_version": 1, "look": look})
+
+
 REFUSED = {"refused": (VERSE,)}
 SERVED = {"served": (request_facts(),)}
 
@@ -53,8 +63,10 @@ REFUSALS = [
     ("test_refusals_are_one_sentence_with_a_way_out", refusing("NoHint", sentence(hint="")), REFUSED),
     ("test_refusals_are_one_sentence_with_a_way_out", refusing("Status", sentence(status=200)), REFUSED),
     ("test_the_rest_is_served", refusing("False", lambda r: False), SERVED),
+    ("test_the_rest_is_served", renamed("RenamedFalse", lambda r: False), SERVED),
     ("test_the_rest_is_served", refusing("All", sentence()), SERVED),
     ("test_a_bare_request_is_no_error", refusing("Sees", sees_messages), {}),
+    ("test_a_bare_request_is_no_error", renamed("RenamedSees", sees_messages), {}),
     (
         "test_the_request_is_not_changed",
         refusing("Rewrites", rewrites),

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from tests.testing.admissions import ADMISSIONS
 from tests.testing.good import Counter, Echo, EchoPlugin
-from tests.testing.proposers import PROPOSERS, Tampering, everywhere, proposing
+from tests.testing.proposers import IN_SERVERS, PROPOSERS, everywhere, proposing
 from tests.testing.refusals import REFUSALS, refusing
 from tf_plugins import Plugin, PluginError, hookimpl
 from tf_plugins.testing import (
@@ -108,6 +108,24 @@ class ForgesEnds(Counter):
         stream.drafted["copy"] = 10**9
 
 
+class Renamed(Plugin):
+    """Its hook's method has a name of its own."""
+
+    api_version = 1
+
+    @hookimpl(specname="round_done")
+    def on_round(self, round: Any) -> None:
+        raise RuntimeError("planted")
+
+
+class RenamedForges(Plugin):
+    api_version = 1
+
+    @hookimpl(specname="stream_done")
+    def on_stream(self, stream: Any) -> None:
+        stream.drafted["copy"] = 10**9
+
+
 class Wrecks(Counter):
     """Reverses the model's logits for everybody."""
 
@@ -137,11 +155,16 @@ CONTROLS = [
         proposing("Sleeps", propose=lambda self, r: (time.sleep(0.02), Echo.propose(self, r))[1]),
         {"seconds": 0.01},
     ),
-    Control("test_replies_are_the_plain_ones", ProposerChecks, Tampering, arguments={"temperature": 0.0}),
+    *(
+        Control("test_replies_are_the_plain_ones", ProposerChecks, plugin, arguments={"temperature": temperature})
+        for temperature, plugin in IN_SERVERS
+    ),
     *(Control(check, AdmissionChecks, plugin) for check, plugin in ADMISSIONS),
     *(Control(check, RefusalChecks, plugin, given) for check, plugin, given in REFUSALS),
     Control("test_it_takes_every_round_and_stream", ObserverChecks, Fussy),
+    Control("test_it_takes_every_round_and_stream", ObserverChecks, Renamed),
     Control("test_what_it_is_told_is_not_changed", ObserverChecks, Forges),
+    Control("test_what_it_is_told_is_not_changed", ObserverChecks, RenamedForges),
     Control("test_what_it_is_told_is_not_changed", ObserverChecks, ForgesEnds),
     Control("test_replies_are_the_plain_ones", ObserverChecks, Wrecks),
 ]

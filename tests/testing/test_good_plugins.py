@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tests.testing.good import Counter, EchoPlugin, LedgerPlugin, NoVerse, UnsurePlugin
+from tests.testing.good import (
+    BufferedPlugin,
+    Counter,
+    EchoPlugin,
+    FewerEvents,
+    FewerProposers,
+    FewerRefusals,
+    LedgerPlugin,
+    NoVerse,
+    RenamedAdmission,
+    UnsurePlugin,
+)
 from tf_plugins.testing import (
     AdmissionChecks,
     ObserverChecks,
@@ -12,7 +23,9 @@ from tf_plugins.testing import (
     RefusalChecks,
     request_facts,
     start_facts,
+    target_facts,
 )
+from tf_plugins.types import TargetFacts
 
 VERSE = request_facts(body={"messages": [{"role": "user", "content": "a verse"}]})
 
@@ -49,3 +62,42 @@ class TestNoVerse(RefusalChecks):
 
 class TestCounter(ObserverChecks):
     plugin = Counter
+
+
+class TestFewerProposers(ProposerChecks):
+    plugin = FewerProposers
+
+
+class TestRenamedAdmission(AdmissionChecks):
+    plugin = RenamedAdmission
+
+
+class TestFewerRefusals(RefusalChecks):
+    plugin = FewerRefusals
+    refused = (VERSE,)
+    refused_starts = (start_facts(),)
+
+
+class TestFewerEvents(ObserverChecks):
+    plugin = FewerEvents
+
+
+class TestBuffered(ProposerChecks):
+    plugin = BufferedPlugin
+
+
+class TestBufferedWithLongContexts(ProposerChecks):
+    plugin = BufferedPlugin
+    contexts = (tuple(b"0123456789 " * 25),) * 3
+
+
+class TestBufferedWithLongerContexts(ProposerChecks):
+    plugin = BufferedPlugin
+    contexts = (tuple(b"0123456789 " * 100),)
+
+
+class TestBufferedWithAShortTarget(ProposerChecks):
+    plugin = BufferedPlugin
+
+    def target(self) -> TargetFacts:
+        return target_facts(context=200)

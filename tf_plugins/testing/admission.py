@@ -32,7 +32,8 @@ class AdmissionChecks(PluginChecks):
 
     def make_admission(self, resources: Resources) -> Admission:
         """The plugin's answer to the hook."""
-        answer: Admission = self.make().admission(resources=resources)
+        answer: Admission | None = self.hooks().ask("admission", resources=resources)
+        assert answer is not None, "the plugin answers None to `admission`, which leaves the ledger to another plugin"
         return answer
 
     def world(self, **fields: Any) -> tuple[World, Admission]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tf_plugins.testing.tokens import Tokens
 from tf_plugins.types import Draft, DraftRequest, Proposer
 
-__all__ = ["Opened", "request"]
+__all__ = ["ROOM", "Opened", "request"]
+
+ROOM = 128
+"""Positions of a stream past the context that it is opened with; no check goes on for longer."""
 
 
 class Opened:
@@ -22,10 +26,10 @@ class Opened:
         self._count = 0
         self._open: set[int] = set()
 
-    def stream(self, context: Sequence[int], tokens: int = 1_024) -> int:
-        """Open a stream, as the lanes do at admission."""
+    def stream(self, context: Sequence[int]) -> int:
+        """Open a stream, as the lanes do at admission: for its prompt, and as much of a reply as ``ROOM``."""
         self._count += 1
-        self.proposer.open(self._count, list(context), tokens)
+        self.proposer.open(self._count, Tokens(tuple(context)), len(context) + ROOM)
         self._open.add(self._count)
         return self._count
 
@@ -37,7 +41,7 @@ class Opened:
 
     def draft(self, context: Sequence[int], most: int = 15, **fields: Any) -> tuple[int, ...]:
         """What is drafted for a new stream; empty for nothing."""
-        (draft,) = self.ask(request(self.stream(context), list(context), most, **fields))
+        (draft,) = self.ask(request(self.stream(context), context, most, **fields))
         return draft.tokens if draft else ()
 
     def close(self, stream: int) -> None:
@@ -53,6 +57,7 @@ class Opened:
 
 
 def request(stream: int, context: Sequence[int], most: int = 15, **fields: Any) -> DraftRequest:
-    """A stream's wish for drafts."""
+    """A stream's wish for drafts; ``context`` is copied, unless it is a view already."""
+    shown = context if isinstance(context, Tokens) else Tokens(list(context))
     facts: dict[str, Any] = {"seed": 7, "temperature": 0.0, "position": len(context), **fields}
-    return DraftRequest(stream=stream, context=context, most=most, **facts)
+    return DraftRequest(stream=stream, context=shown, most=most, **facts)

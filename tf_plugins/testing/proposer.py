@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 import pytest
 
 from tf_plugins.testing.engine import Engine
-from tf_plugins.testing.facts import target_facts
-from tf_plugins.testing.opened import Opened, request
+from tf_plugins.testing.facts import CONTEXT, checkpoint, target_facts
+from tf_plugins.testing.opened import ROOM, Opened, request
 from tf_plugins.testing.plugin import PluginChecks
+from tf_plugins.testing.tokens import Tokens
+from tf_plugins.testing.watching import failures, offers
 from tf_plugins.types import Draft, Outcome, Proposer, ReadsAhead, TargetFacts
 from tf_plugins.types.proposer import RESERVED_NAMES
 
@@ -62,12 +64,16 @@ class ProposerChecks(PluginChecks):
     seconds: ClassVar[float] = 1.0
 
     def target(self) -> TargetFacts:
-        """The target that its proposer is made for; override it for one that needs a model or the target's noise."""
-        return target_facts()
+        """The target that its proposer is made for; override it for one that needs a model or the target's noise.
+
+        Its ``context`` holds the longest of ``contexts`` and ``ROOM`` tokens more.
+        """
+        context = max([CONTEXT, *(len(context) + ROOM for context in self.contexts)])
+        return target_facts(context=context, checkpoint=checkpoint(context=context))
 
     def make_proposer(self) -> Proposer:
         """A fresh proposer: the first that the plugin gives for ``target()``."""
-        proposers: Sequence[Proposer] = self.make().proposers(target=self.target())
+        proposers: Sequence[Proposer] = self.hooks().ask("proposers", target=self.target())
         assert proposers, "the plugin gives no proposer for target()"
         return proposers[0]
 
@@ -88,11 +94,11 @@ class ProposerChecks(PluginChecks):
     def test_a_call_is_short(self) -> None:
         """All streams of a round wait for it; a slow one fails here, before it slows the other checks."""
         with self.opened() as opened:
-            context = [token for one in self.contexts for token in one] * 4
+            context = self._long()
             streams = [opened.stream(context) for _ in range(4)]
-            opened.ask(*(request(stream, list(context)) for stream in streams))
+            opened.ask(*(request(stream, context) for stream in streams))
             started = time.perf_counter()
-            opened.ask(*(request(stream, list(context)) for stream in streams))
+            opened.ask(*(request(stream, context) for stream in streams))
             took = time.perf_counter() - started
         assert took <= self.seconds, f"a call for 4 streams took {took:.1f} s, and `seconds` is {self.seconds}"
 
@@ -120,7 +126,7 @@ class ProposerChecks(PluginChecks):
         with self.opened() as opened:
             for most in (1, 2, 3, 7, 15):
                 for context in self.contexts:
-                    (draft,) = opened.ask(request(opened.stream(context), list(context), most))
+                    (draft,) = opened.ask(request(opened.stream(context), context, most))
                     if draft is not None:
                         assert 1 <= len(draft.tokens) <= most, f"{len(draft.tokens)} tokens, and most is {most}"
 
@@ -130,7 +136,7 @@ class ProposerChecks(PluginChecks):
         with self.opened() as opened:
             for most in (0, 1, 3):
                 for context in self.contexts:
-                    (draft,) = opened.ask(request(opened.stream(context), list(context), alternatives=most))
+                    (draft,) = opened.ask(request(opened.stream(context), context, alternatives=most))
                     if draft is None:
                         continue
                     places = draft.alternatives
@@ -187,7 +193,7 @@ class ProposerChecks(PluginChecks):
     def test_one_answer_for_each_request(self) -> None:
         """All streams of a round come in one call, in any order, and not every stream in every round."""
         with self.opened() as opened:
-            asked = [request(opened.stream(context), list(context)) for context in self.contexts]
+            asked = [request(opened.stream(context), context) for context in self.contexts]
             for requests in (asked, asked[::-1], asked[1:], asked[:1]):
                 for answer in opened.ask(*requests):
                     assert answer is None or isinstance(answer, Draft), f"{answer!r} is neither a Draft nor None"
@@ -198,7 +204,7 @@ class ProposerChecks(PluginChecks):
         with self.opened() as opened:
             for context in self.contexts:
                 shown = list(context)
-                opened.ask(request(opened.stream(context), shown))
+                opened.ask(request(opened.stream(context), Tokens(shown)))
                 assert shown == list(context), "the context was changed"
 
     def test_the_context_is_not_needed_afterwards(self) -> None:
@@ -208,7 +214,7 @@ class ProposerChecks(PluginChecks):
             with self.opened() as opened:
                 for context in self.contexts:
                     stream, shown = opened.stream(context), list(context)
-                    opened.ask(request(stream, shown))
+                    opened.ask(request(stream, Tokens(shown)))
                     if emptied:
                         shown.clear()
                     answers.append(opened.ask(request(stream, [*context, context[-1]]))[0])
@@ -238,7 +244,7 @@ class ProposerChecks(PluginChecks):
             context = list(self.contexts[0])
             stream = opened.stream(context)
             for turn in range(12):
-                (draft,) = opened.ask(request(stream, list(context), most=1 + turn))
+                (draft,) = opened.ask(request(stream, context, most=1 + turn))
                 drafted = draft.tokens if draft else ()
                 assert all(0 <= token < vocab for token in drafted)
                 kept = (0, len(drafted) // 2, len(drafted))[turn % 3]
@@ -261,7 +267,7 @@ class ProposerChecks(PluginChecks):
                 stream = opened.stream(context)
                 for length in (len(context), len(context) + 3):
                     assert 0 <= opened.proposer.unread(stream, length) <= length
-                opened.ask(request(stream, list(context)))
+                opened.ask(request(stream, context))
                 assert 0 <= opened.proposer.unread(stream, len(context)) <= len(context)
 
     def test_reading_ahead_reads(self) -> None:
@@ -275,11 +281,11 @@ class ProposerChecks(PluginChecks):
                 stream = opened.stream(context)
                 for most in (3, 5, len(context)):
                     before = proposer.unread(stream, len(context))
-                    proposer.read(stream, list(context), most)
+                    proposer.read(stream, Tokens(list(context)), most)
                     after = proposer.unread(stream, len(context))
                     assert before - most <= after <= before, f"read {before - after} tokens, and most is {most}"
                 assert after <= 1 or before > after, f"{after} tokens of {len(context)} are left unread"
-                drafts += opened.ask(request(stream, list(context)))
+                drafts += opened.ask(request(stream, context))
         assert any(drafts), "nothing was drafted for what was read ahead"
 
     def test_costs_are_seconds(self) -> None:
@@ -296,9 +302,10 @@ class ProposerChecks(PluginChecks):
     def test_growth_is_arithmetic(self) -> None:
         """What opening takes: the same at every call, more for more tokens, and known without a context."""
         with self.opened() as opened:
-            for context in ((), *self.contexts):
-                sizes = [opened.proposer.growth(context, tokens) for tokens in (64, 256, 1_024)]
-                assert sizes == [opened.proposer.growth(context, tokens) for tokens in (64, 256, 1_024)]
+            for context in (Tokens(tuple(context)) for context in ((), *self.contexts)):
+                most = [len(context) + more for more in (1, ROOM // 2, ROOM)]
+                sizes = [opened.proposer.growth(context, tokens) for tokens in most]
+                assert sizes == [opened.proposer.growth(context, tokens) for tokens in most]
                 for nbytes in (nbytes for size in sizes for nbytes in (size.new, size.reused, size.copy)):
                     assert type(nbytes) is int, f"{nbytes!r} is a {type(nbytes).__name__}, not an int"
                     assert nbytes >= 0, f"{nbytes} bytes are less than none"
@@ -309,7 +316,7 @@ class ProposerChecks(PluginChecks):
         with self.opened() as opened:
             for context in self.contexts:
                 stream = opened.stream(context)
-                opened.ask(request(stream, list(context)))
+                opened.ask(request(stream, context))
                 opened.close(stream)
             kept = opened.proposer.kept()
             assert type(kept) is int, f"{kept!r} is a {type(kept).__name__}, not an int"
@@ -320,7 +327,7 @@ class ProposerChecks(PluginChecks):
 
     def test_ended_streams_leave_nothing_behind(self) -> None:
         """After many streams, with everything shed, no more is held than after a few."""
-        context = [token for one in self.contexts for token in one] * 4
+        context = self._long()
         with self._tracing(), self.opened() as opened:
             self._come_and_go(opened, context)
             before = self.held()
@@ -330,7 +337,7 @@ class ProposerChecks(PluginChecks):
 
     def test_kept_bytes_are_counted(self) -> None:
         """One that says that it keeps nothing of streams that ended keeps nothing: no ``shed`` is needed first."""
-        context = [token for one in self.contexts for token in one] * 4
+        context = self._long()
         with self._tracing(), self.opened() as opened:
             self._come_and_go(opened, context, shed=False)
             before, kept = self.held(), opened.proposer.kept()
@@ -345,9 +352,9 @@ class ProposerChecks(PluginChecks):
         def released() -> Proposer:
             proposer = self.make_proposer()
             opened = Opened(proposer)
-            for context in self.contexts:
+            for long in [self._fitting([*context] * 8) for context in self.contexts]:
                 for _ in range(8):
-                    opened.draft([*context] * 8)
+                    opened.draft(long)
             proposer.release()
             return proposer
 
@@ -361,23 +368,39 @@ class ProposerChecks(PluginChecks):
 
     @pytest.mark.parametrize("temperature", [0.0, 0.8])
     def test_replies_are_the_plain_ones(self, temperature: float, tf_engine: Engine) -> None:
-        """Whole replies of the fake model, alone and together, are those of a server without the plugin."""
+        """Whole replies of the fake model, alone and together, are those of a server without the plugin.
+
+        Meanwhile the server counts no failure of the proposer: a reply is right without its drafts, too.
+        """
         with tf_engine() as server:
             plain = [server.reply(prompt, temperature=temperature, draft=False).tokens for prompt in self.prompts]
-        with tf_engine(self.plugin, settings=self.settings) as server:
-            alone = [server.reply(prompt, temperature=temperature).tokens for prompt in self.prompts]
-            together = [reply.tokens for reply in server.replies(self.prompts, temperature=temperature)]
+        with (
+            failures() as failed,
+            tf_engine(self.plugin, settings=self.settings) as server,
+            offers(server.proposers) as offered,
+        ):
+            alone = [server.reply(prompt, temperature=temperature) for prompt in self.prompts]
+            together = server.replies(self.prompts, temperature=temperature)
             undrafted = [server.reply(prompt, temperature=temperature, draft=False).tokens for prompt in self.prompts]
-        assert alone == plain
-        assert together == plain
+        assert [reply.tokens for reply in alone] == plain
+        assert [reply.tokens for reply in together] == plain
         assert undrafted == plain
+        assert not failed, f"the server went on without the proposer: {failed[0]}"
+        verified = sum(count for reply in (*alone, *together) for count in reply.drafted.values())
+        assert verified or not offered, f"the server verified none of {len(offered)} drafts"
 
     def _drafts(self, **fields: Any) -> list[Draft | None]:
         """What a fresh proposer drafts for each of ``contexts``."""
         with self.opened() as opened:
-            return [
-                opened.ask(request(opened.stream(context), list(context), **fields))[0] for context in self.contexts
-            ]
+            return [opened.ask(request(opened.stream(context), context, **fields))[0] for context in self.contexts]
+
+    def _long(self) -> list[int]:
+        """A context of all ``contexts``, four times."""
+        return self._fitting([token for context in self.contexts for token in context] * 4)
+
+    def _fitting(self, context: list[int]) -> list[int]:
+        """As much of a context as a stream of ``target()`` has room for."""
+        return context[: self.target().context - ROOM]
 
     def _come_and_go(self, opened: Opened, context: Sequence[int], *, shed: bool = True) -> None:
         for number in range(_LEAK_STREAMS):

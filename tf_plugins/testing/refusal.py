@@ -63,33 +63,29 @@ class RefusalChecks(PluginChecks):
     def test_refusals_are_one_sentence_with_a_way_out(self) -> None:
         """A code in snake_case, one sentence for the reason, one for the hint, an HTTP error status."""
         for request in self.refused:
-            check_refusal(self.make().refuse_request(request=_own(request)))
+            check_refusal(self._of_request(_own(request)))
         for start in self.refused_starts:
-            check_refusal(self.make().refuse_start(start=start), of_request=False)
+            check_refusal(self._of_start(start), of_request=False)
 
     def test_the_rest_is_served(self) -> None:
         """What it does not refuse it answers with ``None``; ``False`` and the like are errors to the host."""
         for request in self.served:
-            assert self.make().refuse_request(request=_own(request)) is None
+            assert self._of_request(_own(request)) is None
         for start in self.served_starts:
-            assert self.make().refuse_start(start=start) is None
+            assert self._of_start(start) is None
 
     def test_a_bare_request_is_no_error(self) -> None:
         """A body without the keys that it looks for does not make it raise: that would refuse with HTTP 500."""
-        if not hasattr(self.plugin, "refuse_request"):
-            return
         bodies: tuple[dict[str, Any], ...] = ({}, {"messages": []}, {"prompt": "a"})
         for body in bodies:
-            answer = self.make().refuse_request(request=request_facts(body=body))
+            answer = self._of_request(request_facts(body=body))
             assert answer is None or isinstance(answer, Refusal), f"{answer!r} is neither a Refusal nor None"
 
     def test_the_request_is_not_changed(self) -> None:
         """The body is shown, not given."""
-        if not hasattr(self.plugin, "refuse_request"):
-            return
         for request in (*self.refused, *self.served, request_facts()):
             shown = _own(request)
-            self.make().refuse_request(request=shown)
+            self._of_request(shown)
             assert shown.body == request.body, "the plugin changed the request's body"
 
     def test_the_host_refuses_alike(self, tf_engine: Engine) -> None:
@@ -98,6 +94,14 @@ class RefusalChecks(PluginChecks):
             return
         with tf_engine(self.plugin, settings=self.settings) as server:
             for request in self.refused:
-                assert server.refuse_request(request) == self.make().refuse_request(request=_own(request))
+                assert server.refuse_request(request) == self._of_request(_own(request))
             for request in self.served:
                 assert server.refuse_request(request) is None
+
+    def _of_request(self, request: RequestFacts) -> Any:
+        """What a fresh plugin answers to a request."""
+        return self.hooks().ask("refuse_request", request=request)
+
+    def _of_start(self, start: StartFacts) -> Any:
+        """What a fresh plugin answers to a start."""
+        return self.hooks().ask("refuse_start", start=start)

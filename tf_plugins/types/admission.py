@@ -93,7 +93,10 @@ class Demand:
 
 
 class Admission(Protocol):
-    """Owns the ledger; every growing byte goes through it. Engine thread only."""
+    """Owns the ledger; every growing byte goes through it.
+
+    Its methods run on the engine thread; ``budget`` and ``parallel`` are read on others, too.
+    """
 
     budget: int
     """Bytes for everything that grows."""

@@ -19,7 +19,8 @@ class NamedCheckpoint:
 
     Attributes:
         name: what the user writes, for example ``demo``.
-        resolve: makes the folder when it is not there yet, and returns it; raises ``Refused`` when it cannot.
+        resolve: makes the folder when it is not there yet, and returns it; raises ``Refused`` when it cannot. Called
+            at start-up on the main thread; anything else that it raises stops the start with the plugin's name.
         drafter: the name or path of the drafter that goes with it, for a bare ``--drafter``.
     """
 

@@ -40,7 +40,8 @@ class TargetFacts:
         checkpoint: its facts.
         vocab: ids that a draft may hold: ``0 <= id < vocab``.
         noise_vocab: length of the target's noise vector, its padded head.
-        drafter: facts of the checkpoint given with ``--drafter``, or ``None``.
+        drafter: facts of the checkpoint given with ``--drafter``, or ``None``; a plugin that drafts with it looks here
+            while it makes its proposers.
         device: what the server computes on.
         context: tokens of the longest stream.
         parallel: streams at once, or ``None`` for as many as fit.

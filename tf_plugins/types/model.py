@@ -1,7 +1,7 @@
 """A loaded target: its caches, its prompt chunks and its windows.
 
-Arrays are MLX arrays, written ``Any`` here so that this package imports no MLX. Every method runs on the
-engine thread.
+Arrays are MLX arrays, written ``Any`` here so that this package imports no MLX. Every method of a loaded model, its
+caches and states runs on the engine thread; of a family's methods only ``load`` does.
 """
 
 from __future__ import annotations
@@ -194,21 +194,33 @@ class TakesLeaves(Protocol):
 
 
 class Family(Protocol):
-    """A model family: recognises a checkpoint, reads its facts, loads it."""
+    """A model family: recognises a checkpoint, reads its facts, loads it.
+
+    Called at start-up: ``load`` on the engine thread, everything else before it on the main thread, where nothing may
+    be computed with MLX. What a method raises, ``Refused`` aside, stops the start with the names of plugin and method.
+    """
 
     name: str
 
     def recognises(self, folder: Path) -> bool:
-        """Whether the folder's config.json is of this family; reads nothing else."""
+        """Whether the folder's config.json is of this family; reads nothing else.
+
+        Asked of any folder that is to be served, other families' too: ``False`` for one without config.json, or with
+        one that is not understood. An exception stops the start, even where another family would serve the folder.
+        """
 
     def read(self, folder: Path, role: Role, name: str | None = None) -> Checkpoint:
         """The checkpoint's facts; raises ``Refused`` for what is not served, before any weight is read."""
 
     def load(self, checkpoint: Checkpoint, device: Device, progress: Progress) -> Model:
-        """Load the weights, on the engine thread."""
+        """Load the weights; the one method on the engine thread."""
 
     def load_tokenizer(self, checkpoint: Checkpoint) -> object | None:
-        """A tokenizer of the family's own, or ``None`` for the host's (tokenizer.json through mlx-lm)."""
+        """A tokenizer of the family's own, or ``None`` for the host's (tokenizer.json through mlx-lm).
+
+        One of its own is mlx-lm's ``TokenizerWrapper`` around a fast tokenizer, or has its members; several threads use
+        it at once.
+        """
 
 
 @runtime_checkable
@@ -218,5 +230,6 @@ class RefusesEarly(Protocol):
     def refuse(self, folder: Path, role: Role, name: str | None = None) -> None:
         """Raise ``Refused`` for what the small files of a checkpoint (config.json and others) show is not served.
 
-        Called for a checkpoint of a hub, whose weights are not there yet; ``read`` follows once they are.
+        Called on the main thread for a checkpoint of a hub, whose weights are not there yet; ``read`` follows once
+        they are.
         """

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tf_plugin_prompt_lookup.lookup import PromptIndex
 from tf_plugins import Plugin, hookimpl
-from tf_plugins.types import Costs, Draft, DraftRequest, Growth, Outcome, Proposer, StreamDone, TargetFacts
+from tf_plugins.types import Costs, Draft, DraftRequest, Growth, Outcome, Proposer, StreamDone
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class PromptLookupPlugin(Plugin):
     Settings = PromptLookupSettings
 
     @hookimpl
-    def proposers(self, target: TargetFacts) -> Sequence[Proposer]:
+    def proposers(self) -> Sequence[Proposer]:
         return (PromptLookup(self.settings),)
 
     @hookimpl

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tf_host.checkpoints.resolve import Source, resolve
+from tf_host.checkpoints.untaken import drafter_untaken
 from tf_host.plugins import Plugins
 from tf_host.settings import ServerSettings
 from tf_host.settings.nearest import nearest
@@ -57,6 +58,8 @@ def resolve_pair(settings: ServerSettings, plugins: Plugins, progress: Progress)
         if settings.drafter is not None:
             log.info("%s: the drafter is left out", settings.named("drafts"))
         return Pair(family, _facts(family, source, "target", progress), None)
+    if not plugins.may_take_drafter():
+        raise drafter_untaken(settings, plugins, family)
 
     def find(asked: str) -> Source:
         found = resolve(asked, settings.named("drafter"), named, progress, plugins.unused())

@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import pluggy
 
-from tf_host.plugins.answers import fault_of, name_fault, refusal_fault
+from tf_host.plugins.answers import fault_of, name_fault
+from tf_host.plugins.asking import ask, check_refusal
 from tf_host.plugins.discover import Found, discover
 from tf_host.plugins.info import PluginInfo
 from tf_host.plugins.load import FAILURES, LoadedPlugin, available, load, one_line
+from tf_host.plugins.named import NamedFamily, named_checkpoint
+from tf_host.plugins.taking import SeenTarget, may_take
 from tf_host.settings import ServerSettings
-from tf_plugins import ENTRY_POINT_GROUP, PluginError, Refused, TfError, hookspecs
+from tf_plugins import ENTRY_POINT_GROUP, PluginError, TfError, hookspecs
 from tf_plugins.types import (
     Admission,
     Family,
@@ -45,6 +47,7 @@ class Plugins:
         self._loaded = tuple(loaded)
         self._reported: set[tuple[str, str, type[BaseException]]] = set()
         self._givers: dict[str, Found] = {}
+        self._takers: list[str] = []
         manager = pluggy.PluginManager(ENTRY_POINT_GROUP)
         manager.add_hookspecs(hookspecs)
         for one in self._loaded:
@@ -86,22 +89,22 @@ class Plugins:
     # collectors
 
     def families(self) -> tuple[Family, ...]:
-        """All families; ``PluginError`` for one that fails or a name given twice."""
+        """All families, whose failures name their plugins; ``PluginError`` for one that fails or a name given twice."""
         found: list[Family] = []
-        self._collect("families", Family, found)
-        return tuple(found)
+        givers = self._collect("families", Family, found, self._answers("families"))
+        return tuple(NamedFamily(family, givers[family.name]) for family in found)
 
     def checkpoints(self) -> tuple[NamedCheckpoint, ...]:
-        """All named checkpoints; ``PluginError`` for a plugin that fails or a name given twice."""
+        """All named checkpoints, likewise."""
         found: list[NamedCheckpoint] = []
-        self._collect("checkpoints", NamedCheckpoint, found)
-        return tuple(found)
+        givers = self._collect("checkpoints", NamedCheckpoint, found, self._answers("checkpoints"))
+        return tuple(named_checkpoint(checkpoint, givers[checkpoint.name]) for checkpoint in found)
 
     def proposers(self, target: TargetFacts) -> tuple[Proposer, ...]:
         """All proposers, in the order that they are asked; those already made are released when one fails."""
         made: list[Proposer] = []
         try:
-            self._givers = self._collect("proposers", Proposer, made, target=target)
+            self._givers = self._collect("proposers", Proposer, made, self._proposers(target))
         except BaseException:
             for proposer in reversed(made):
                 _release(proposer)
@@ -111,6 +114,15 @@ class Plugins:
     def giver(self, proposer: str) -> Found:
         """The plugin that gave the proposer of this name."""
         return self._givers[proposer]
+
+    def may_take_drafter(self) -> bool:
+        """Whether a plugin in use may draft with the drafter, as far as that is known before anything loads."""
+        return any(may_take(caller) for _, caller in self._callers.get("proposers", ()))
+
+    @property
+    def takers(self) -> tuple[str, ...]:
+        """Names of the plugins that looked at the drafter when they made their proposers."""
+        return tuple(self._takers)
 
     # deciders
 
@@ -128,7 +140,7 @@ class Plugins:
     def refuse_start(self, start: StartFacts) -> Refusal | None:
         """The first reason not to start."""
         for one, answer in self._answers("refuse_start", start=start):
-            _check_refusal(one, "refuse_start", answer)
+            check_refusal(one.found, "refuse_start", answer)
             if answer is not None:
                 refusal: Refusal = answer
                 return refusal
@@ -139,7 +151,7 @@ class Plugins:
         for one, caller in self._callers.get("refuse_request", ()):
             try:
                 answer = caller(request=dataclasses.replace(request, body=copy.deepcopy(request.body)))
-                _check_refusal(one, "refuse_request", answer, of_request=True)
+                check_refusal(one.found, "refuse_request", answer, of_request=True)
             except BaseException as error:  # not the main thread: whatever this is, the plugin raised it
                 self._report(one, "refuse_request", error)
                 return Refusal(
@@ -163,10 +175,12 @@ class Plugins:
         """Tell all plugins; what they raise is logged."""
         self._tell("stream_done", stream=stream)
 
-    def _collect(self, hook: str, kind: type[Any], into: list[Any], **facts: Any) -> dict[str, Found]:
+    def _collect(
+        self, hook: str, kind: type[Any], into: list[Any], answers: Iterable[tuple[LoadedPlugin, Any]]
+    ) -> dict[str, Found]:
         """Add every plugin's objects, in order; each is in ``into`` before it is looked at. Who gave each, by name."""
         givers: dict[str, Found] = {}
-        for one, answer in self._answers(hook, **facts):
+        for one, answer in answers:
             if isinstance(answer, str) or not isinstance(answer, Sequence):
                 cause = f"it returned {type(answer).__name__} and not a sequence of {kind.__name__}"
                 raise one.found.failed(hook, cause, "return a tuple or a list, empty for nothing")
@@ -180,24 +194,26 @@ class Plugins:
                 givers[item.name] = one.found
         return givers
 
-    def _answers(self, hook: str, **facts: Any) -> Iterator[tuple[LoadedPlugin, Any]]:
-        """Each plugin's own answer; what a plugin raises becomes an error that names it."""
-        for one, caller in self._callers.get(hook, ()):
-            try:
-                answer = caller(**facts)
-            except TfError as error:
-                if isinstance(error, Refused):
-                    _check_refusal(one, hook, error.refusal)
-                raise
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                    raise  # somebody's Ctrl-C; on other threads it is the plugin's
-                hint = f"report it to the authors of {one.found.distribution}, or take {one.name!r} out of use"
-                raise one.found.failed(hook, one_line(error), hint) from error
-            if isinstance(answer, list) and not _first_result(hook):  # pluggy lists the answers that are not None
-                yield from ((one, only) for only in answer)
-            else:
+    def _proposers(self, target: TargetFacts) -> Iterator[tuple[LoadedPlugin, Any]]:
+        """Each plugin's own, and who of them took the drafter."""
+        self._takers.clear()
+        for one, caller in self._callers.get("proposers", ()):
+            seen = SeenTarget.of(target)
+            for answer in self._answer("proposers", one, caller, target=seen):
+                if seen.looked and isinstance(answer, Sequence) and len(answer):
+                    self._takers.append(one.name)
                 yield one, answer
+
+    def _answers(self, hook: str, **facts: Any) -> Iterator[tuple[LoadedPlugin, Any]]:
+        """Each plugin's own answer."""
+        for one, caller in self._callers.get(hook, ()):
+            for answer in self._answer(hook, one, caller, **facts):
+                yield one, answer
+
+    def _answer(self, hook: str, one: LoadedPlugin, caller: pluggy.HookCaller, **facts: Any) -> Sequence[Any]:
+        """What one plugin answers: all that it does not leave at ``None``, of a decider one thing."""
+        answer = ask(one.found, hook, lambda: caller(**facts))
+        return answer if isinstance(answer, list) and not _first_result(hook) else (answer,)
 
     def _tell(self, hook: str, **events: Any) -> None:
         for one, caller in self._callers.get(hook, ()):
@@ -229,12 +245,6 @@ class Plugins:
 def _first_result(hook: str) -> bool:
     spec = getattr(getattr(hookspecs, hook), f"{ENTRY_POINT_GROUP}_spec")
     return bool(spec["firstresult"])
-
-
-def _check_refusal(one: LoadedPlugin, hook: str, answer: object, *, of_request: bool = False) -> None:
-    if answer is not None and (fault := refusal_fault(answer, of_request=of_request)):
-        what = "return a Refusal, or None for no objection"
-        raise one.found.failed(hook, fault, "see tf_plugins.types.Refusal" if isinstance(answer, Refusal) else what)
 
 
 def _own(event: Any) -> Any:

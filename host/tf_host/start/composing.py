@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
-from tf_host.checkpoints import Pair, resolve_pair
+from tf_host.checkpoints import Pair, drafter_untaken, resolve_pair
 from tf_host.device import bits_key, device_memory
 from tf_host.exact import Verdict, VerdictStore, probe
 from tf_host.exact.sample import REQUEST, SAMPLE
@@ -29,6 +29,7 @@ from tf_host.settings import ServerSettings
 from tf_host.start.composed import Composed
 from tf_host.start.fencing import fenced
 from tf_host.start.rehearsal import rehearse
+from tf_host.start.weights import refuse_weights
 from tf_host.text import Text, load_text
 from tf_plugins import Refused
 from tf_plugins.folders import cache_folder
@@ -103,6 +104,7 @@ def _on_engine(
 ) -> Composed:
     import mlx.core as mx
 
+    refuse_weights(pair, device, device_memory(device), _gib(settings.memory_gib))
     model = pair.family.load(pair.target, device, progress)
     owned.callback(model.release)
     verdict, plan = _prove(settings, device, pair, model, context, text, progress)
@@ -132,6 +134,8 @@ def _on_engine(
             )
         )
     fences = fenced(plugins, proposers, owned, context, device_memory(device))
+    if pair.drafter is not None and not plugins.takers:
+        raise drafter_untaken(settings, plugins, pair.family)
     states = PromptStore(model, plan, _gib(settings.prompt_cache_gib), settings.prompt_cache_dir, verdict.key)
 
     def bytes_for(tokens: int) -> int:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tf_copy.lookup import SuffixLookup
 from tf_plugins import Plugin, hookimpl
-from tf_plugins.types import Costs, Draft, DraftRequest, Growth, Outcome, Proposer, TargetFacts
+from tf_plugins.types import Costs, Draft, DraftRequest, Growth, Outcome, Proposer
 
 TOKEN_BYTES = 256  # host memory that a token takes in a lookup, at most
 
@@ -102,5 +102,5 @@ class CopyPlugin(Plugin):
     Settings = CopySettings
 
     @hookimpl
-    def proposers(self, target: TargetFacts) -> Sequence[Proposer]:
+    def proposers(self) -> Sequence[Proposer]:
         return (CopyProposer(self.settings or CopySettings()),)

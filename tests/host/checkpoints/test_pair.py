@@ -19,8 +19,17 @@ Make = Callable[..., Path]
 
 
 class FakePlugins:
-    def __init__(self, families: list[Any], named: list[NamedCheckpoint] | None = None) -> None:
-        self._families, self._named = families, named or []
+    names = ("family", "copy")
+
+    def __init__(
+        self,
+        families: list[Any],
+        named: list[NamedCheckpoint] | None = None,
+        *,
+        takes: bool = True,
+        unused: tuple[str, ...] = ("spare",),
+    ) -> None:
+        self._families, self._named, self._takes, self._unused = families, named or [], takes, unused
 
     def families(self) -> list[Any]:
         return self._families
@@ -29,7 +38,10 @@ class FakePlugins:
         return self._named
 
     def unused(self) -> tuple[str, ...]:
-        return ("spare",)
+        return self._unused
+
+    def may_take_drafter(self) -> bool:
+        return self._takes
 
 
 def quiet(doing: str, done: float) -> None:
@@ -139,6 +151,29 @@ def test_a_drafter_of_another_family(make_folder: Make, make_family: Any) -> Non
         "--drafter names d, a checkpoint of type 'qwen2', which the family llama does not serve\n"
         "hint: name a drafter of the family llama, on the same tokenizer as the model"
     )
+
+
+@pytest.mark.parametrize(
+    ("family", "unused", "way"),
+    [
+        ("llama", ("llama-drafter", "spare"), "--add-plugins llama-drafter"),
+        ("llama", ("spare",), "add the plugin that does with --add-plugins"),
+        ("house", ("llama-drafter",), "add the plugin that does with --add-plugins"),
+    ],
+)
+def test_a_drafter_that_no_plugin_takes(
+    make_folder: Make, make_family: Any, family: str, unused: tuple[str, ...], way: str
+) -> None:
+    make_folder("m")
+    made = make_family(family, "llama")
+    plugins = FakePlugins([made], takes=False, unused=unused)
+    reason = f"no plugin in use drafts with a drafter of the family {family} (family, copy)"
+    assert said("m --drafter org/d", plugins) == f"--drafter: {reason}\nhint: {way}, or leave --drafter out"
+    Path("tf.toml").write_text('model = "m"\ndrafter = true\n')
+    assert said("--settings tf.toml", plugins).startswith(f"tf.toml: drafter: {reason}\n")
+    assert made.reads == []
+    assert chosen("m --drafter d --no-drafts", plugins).drafter is None
+    assert chosen("m", plugins).drafter is None
 
 
 def test_no_drafts_leaves_the_drafter_out(

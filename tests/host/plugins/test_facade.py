@@ -15,13 +15,21 @@ from tf_host.lanes import drafting, windows
 from tf_host.plugins import Found, LoadedPlugin, Plugins
 from tf_host.plugins.checks import HOOKS, checked
 from tf_plugins import Plugin, PluginError, Refused, TfError, hookimpl
-from tf_plugins.testing import request_facts
+from tf_plugins.testing import checkpoint as checkpoint_facts
+from tf_plugins.testing import request_facts, resources, start_facts, target_facts
 from tf_plugins.types import NamedCheckpoint, Refusal, RoundDone, StreamDone
 from tf_plugins.types.proposer import RESERVED_NAMES
 
 ROUND = RoundDone(1, 4, 4, 0.1, {"copy": 3}, {"copy": 1})
 STREAM = StreamDone("r1", "stop", 5, 0, (1, 2), 1, 0.1, {"copy": 3}, {"copy": 1})
 EVENTS: dict[str, Any] = {"round_done": ROUND, "stream_done": STREAM}
+FACTS: dict[str, tuple[Any, ...]] = {
+    "families": (),
+    "checkpoints": (),
+    "proposers": (target_facts(),),
+    "admission": (resources(),),
+    "refuse_start": (start_facts(),),
+}
 STOP = Refusal("no", "it is refused", "do not ask")
 
 
@@ -96,7 +104,7 @@ def test_nothing_and_none_are_nothing() -> None:
 def test_an_exception_names_the_plugin(hook: str) -> None:
     asked = plugins(good={"round_done": None}, bad={hook: ValueError("a b\nc")})
     with pytest.raises(PluginError) as caught:
-        getattr(asked, hook)(*[SimpleNamespace()] * len(HOOKS[hook]))
+        getattr(asked, hook)(*FACTS[hook])
     error = caught.value
     assert (error.plugin, error.distribution, error.hook, error.cause) == ("bad", "dist-bad", hook, "ValueError: a b")
     assert isinstance(error.__cause__, ValueError)
@@ -107,7 +115,7 @@ def test_an_exception_names_the_plugin(hook: str) -> None:
 def test_a_plugin_that_exits_on_the_engine_s_thread_is_named(hook: str, error: BaseException) -> None:
     asked = plugins(bad={hook: error})
     with ThreadPoolExecutor() as thread, pytest.raises(PluginError, match=rf"failed in {hook}: {type(error).__name__}"):
-        thread.submit(getattr(asked, hook), SimpleNamespace()).result()
+        thread.submit(getattr(asked, hook), *FACTS[hook]).result()
 
 
 def test_ctrl_c_is_no_failure_of_a_plugin() -> None:
@@ -118,7 +126,7 @@ def test_ctrl_c_is_no_failure_of_a_plugin() -> None:
 @pytest.mark.parametrize("hook", ["proposers", "admission"])
 def test_a_refusal_passes_as_it_is(hook: str) -> None:
     with pytest.raises(Refused) as caught:
-        getattr(plugins(a={hook: Refused(STOP)}), hook)(SimpleNamespace())
+        getattr(plugins(a={hook: Refused(STOP)}), hook)(*FACTS[hook])
     assert caught.value.refusal is STOP
 
 
@@ -143,7 +151,7 @@ def test_a_name_that_two_plugins_give(hook: str) -> None:
     make = checkpoint if hook == "checkpoints" else FakeProposer
     asked = plugins(first={hook: [make("x")]}, second={hook: [make("y"), make("x")]})
     with pytest.raises(PluginError) as caught:
-        getattr(asked, hook)(*[SimpleNamespace()] * len(HOOKS[hook]))
+        getattr(asked, hook)(*FACTS[hook])
     assert caught.value.plugin == "second"
     assert caught.value.cause == "it gives the name 'x', and plugin 'first' gives it too"
 
@@ -153,7 +161,7 @@ def test_an_object_that_lacks_a_method() -> None:
         name = "half"
 
     with pytest.raises(PluginError, match="its Half is no Proposer: it has no label"):
-        plugins(a={"proposers": [Half()]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+        plugins(a={"proposers": [Half()]}).proposers(target_facts())
 
 
 @pytest.mark.parametrize(
@@ -161,7 +169,7 @@ def test_an_object_that_lacks_a_method() -> None:
 )
 def test_a_proposer_is_not_called_so(name: Any) -> None:
     with pytest.raises(PluginError) as caught:
-        plugins(bad={"proposers": [FakeProposer(name)]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+        plugins(bad={"proposers": [FakeProposer(name)]}).proposers(target_facts())
     assert (caught.value.plugin, caught.value.hook) == ("bad", "proposers")
     assert caught.value.cause.startswith(f"its name {name!r} is ")
 
@@ -171,12 +179,12 @@ def test_a_label_is_one_line_of_text(label: Any) -> None:
     proposer = FakeProposer("good")
     proposer.label = label
     with pytest.raises(PluginError, match=r"its label .* is not one line of printable text"):
-        plugins(bad={"proposers": [proposer]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+        plugins(bad={"proposers": [proposer]}).proposers(target_facts())
 
 
 def test_a_name_may_be_any_printable_text() -> None:
     for name in ("suffix-lookup 2", "entwürfe", "(x)"):
-        plugins(a={"proposers": [FakeProposer(name)]}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+        plugins(a={"proposers": [FakeProposer(name)]}).proposers(target_facts())
 
 
 def test_lanes_have_no_other_names_of_their_own() -> None:
@@ -189,19 +197,21 @@ def test_a_class_is_no_object(caplog: pytest.LogCaptureFixture) -> None:
 
     for hook, item in (("proposers", [Half]), ("admission", lambda facts: FakeAdmission)):
         with pytest.raises(PluginError, match=r"its \w+ is a class and not an object"):
-            getattr(plugins(a={hook: item}), hook)(SimpleNamespace())
+            getattr(plugins(a={hook: item}), hook)(*FACTS[hook])
     assert caplog.records == []
 
 
 def test_a_proposer_s_plugin_is_known() -> None:
     asked = plugins(a={"proposers": [FakeProposer("x")]}, b={"proposers": [FakeProposer("y")]})
-    asked.proposers(SimpleNamespace())  # type: ignore[arg-type]
+    asked.proposers(target_facts())
     assert (asked.giver("x").distribution, asked.giver("y").distribution) == ("dist-a", "dist-b")
 
 
 def test_proposers_get_the_facts_and_keep_their_order() -> None:
-    asked = plugins(a={"proposers": lambda facts: [FakeProposer(facts.tag)]}, b={"proposers": [FakeProposer("b")]})
-    made = asked.proposers(SimpleNamespace(tag="seen"))  # type: ignore[arg-type]
+    asked = plugins(
+        a={"proposers": lambda facts: [FakeProposer(facts.checkpoint.name)]}, b={"proposers": [FakeProposer("b")]}
+    )
+    made = asked.proposers(target_facts(checkpoint=checkpoint_facts(name="seen")))
     assert [proposer.name for proposer in made] == ["seen", "b"]
 
 
@@ -210,7 +220,7 @@ def test_proposers_already_made_are_released_when_one_fails(failure: Any) -> Non
     released: list[str] = []
     first = [FakeProposer("1", released), FakeProposer("2", released)]
     with pytest.raises(TfError):
-        plugins(a={"proposers": first}, b={"proposers": failure}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+        plugins(a={"proposers": first}, b={"proposers": failure}).proposers(target_facts())
     assert released == ["2", "1"]
 
 
@@ -222,7 +232,7 @@ def test_a_release_that_fails_does_not_hide_the_cause(caplog: pytest.LogCaptureF
     released: list[str] = []
     made = [FakeProposer("1", released), Stuck("2")]
     with pytest.raises(Refused):
-        plugins(a={"proposers": made}, b={"proposers": Refused(STOP)}).proposers(SimpleNamespace())  # type: ignore[arg-type]
+        plugins(a={"proposers": made}, b={"proposers": Refused(STOP)}).proposers(target_facts())
     assert released == ["1"]
     assert "a Stuck failed while it was released" in caplog.text
 
