@@ -25,6 +25,7 @@ class Answer:
         self._thinking = ThinkingSplit(marks, phase) if marks and phase != "closed" else None
         self._tools = ToolSplit(tools.form, tools.definitions, tools.most) if tools else None
         self._fresh = phase == "open"
+        self._line_ends = ""
         self._calls = 0
 
     @property
@@ -41,6 +42,8 @@ class Answer:
     def finish(self, *, complete: bool) -> list[Fields]:
         """The deltas of what was held back; a call counts only where the reply is ``complete``."""
         deltas = [] if self._thinking is None else self._parts(self._thinking.flush())
+        if self._line_ends:  # the reasoning was cut off: no mark comes
+            deltas.append({"reasoning_content": self._line_ends})
         if self._tools is not None:
             for part in self._tools.flush(complete=complete):
                 deltas += self._part(part)
@@ -50,16 +53,23 @@ class Answer:
         deltas: list[Fields] = []
         for kind, text in parts:
             if kind == "mark":
-                self._fresh = True
+                self._fresh, self._line_ends = True, ""
                 continue
             if self._fresh:
                 text = text.lstrip("\r\n")
                 self._fresh = not text
             if kind == "answer":
                 deltas += self._content(text)
-            elif text:
-                deltas.append({"reasoning_content": text})
+            else:
+                deltas += self._reasoning(text)
         return deltas
+
+    def _reasoning(self, text: str) -> list[Fields]:
+        """Line ends at its end wait for what comes: before the mark they are dropped."""
+        text = self._line_ends + text
+        kept = text.rstrip("\r\n")
+        self._line_ends = text[len(kept) :]
+        return [{"reasoning_content": kept}] if kept else []
 
     def _content(self, text: str) -> list[Fields]:
         if self._tools is None:

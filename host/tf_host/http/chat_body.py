@@ -109,6 +109,8 @@ def template_messages(bodies: Sequence[MessageBody]) -> list[dict[str, Any]]:
     for at, body in enumerate(bodies):
         message = known(body)
         message.setdefault("content", "")
+        if not message.get("tool_calls", True):  # templates ask whether there is a list, not what is in it
+            del message["tool_calls"]
         for number, call in enumerate(message.get("tool_calls", ())):
             param = f"messages[{at}].tool_calls[{number}].function.arguments"
             # Templates write the arguments as JSON themselves.

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from tf_host.http.chat_body import ChatBody
 from tf_host.http.fields import unread
+from tf_host.http.grammar_body import constraint_of
 from tf_host.http.tokens_body import TokenizeBody
 from tf_host.http.tools_body import ToolUse
 from tf_host.text import ChatPrompt, Text
@@ -16,6 +17,10 @@ def ignored_in_chat(text: Text, body: ChatBody, tools: ToolUse | None, prompt: C
     found = _ignored(body, prompt)
     if body.tools and tools is None and body.tool_choice != "none":
         found.add("tools")
+    if tools is not None and tools.form.single and body.parallel_tool_calls:
+        found.add("parallel_tool_calls")
+    if tools is not None and tools.forced and constraint_of(body) is not None:
+        found.add("response_format")
     if body.reasoning_effort is not None and not _some_read(body.effort, prompt):
         found.add("reasoning_effort")
     if body.thinking_budget is not None and text.thinking is None:

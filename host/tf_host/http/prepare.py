@@ -62,6 +62,7 @@ def prepare_chat(served: Served, body: ChatBody, key: str | None) -> Prepared:
             phase=prompt.phase,
             hidden=frozenset(body.stop_token_ids),
             shown=text.call_ids if tools else frozenset(),
+            one_call_of=tools.definitions if tools and tools.most == 1 else (),
         ),
         draft=body.draft is not False and served.settings.drafts,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,

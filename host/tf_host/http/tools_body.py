@@ -74,7 +74,7 @@ class ToolUse:
     Attributes:
         form: how the model writes calls.
         definitions: the tools, as templates read them.
-        most: calls to take from the reply, or ``None`` for any number.
+        most: calls that the reply may hold, or ``None`` for any number.
         forced: names of which one has to be called; empty where the model decides.
     """
 
@@ -120,4 +120,5 @@ def tool_use(
     if not tools or choice == "none" or text.tools is None:
         return None
     definitions = tuple(map(known, tools))
-    return ToolUse(text.tools, definitions, 1 if forced or parallel is False else None, forced)
+    one = forced or parallel is False or text.tools.single
+    return ToolUse(text.tools, definitions, 1 if one else None, forced)

@@ -192,7 +192,7 @@ def _failed(message: str) -> Refused:
         Refusal(
             "chat_template_failed",
             f"the model's chat template refuses these messages: {message}",
-            "change the order or the roles of the messages",
+            "change the messages, or start the server with another template (--chat-template FILE)",
             param="messages",
         )
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tf_host.text.grammar_source import Constraint, llguidance_grammar
+from tf_host.text.grammar_source import Constraint, either, llguidance_grammar
 from tf_host.text.grammar_tokens import grammar_tokens
 from tf_plugins.errors import Refused
 from tf_plugins.types import Refusal
@@ -31,14 +32,14 @@ class GrammarRun:
         matcher: a fresh llguidance matcher.
         ends: tokens that end a reply; allowed only where the value is complete.
         vocab: length of a mask.
-        param: the request field that the constraint came from.
+        fields: the request fields that the constraint came from.
     """
 
-    def __init__(self, matcher: Any, ends: frozenset[int], vocab: int, param: str) -> None:
+    def __init__(self, matcher: Any, ends: frozenset[int], vocab: int, *fields: str) -> None:
         self._matcher = matcher
         self._ends = ends
         self._vocab = vocab
-        self._param = param
+        self._fields = fields
         self._done = False
         self._only_ends = _mask_of(ends, vocab)
 
@@ -115,8 +116,8 @@ class GrammarRun:
             raise self._failed("is too complex to follow") from ValueError(self._matcher.get_error())
 
     def _failed(self, what: str) -> Refused:
-        reason = f"'{self._param}' {what}"
-        return Refused(Refusal("grammar_failed", reason, "make it simpler", param=self._param))
+        reason = f"{_named(self._fields)} {what}"
+        return Refused(Refusal("grammar_failed", reason, "make it simpler", param=self._fields[0]))
 
 
 class Grammars:
@@ -135,16 +136,30 @@ class Grammars:
         self._lock = threading.Lock()
         self._tokenizer: Any = None
 
-    def compile(self, constraint: Constraint) -> GrammarRun:
+    def compile(self, constraint: Constraint, instead: Constraint | None = None) -> GrammarRun:
         """The constraint of one reply, at its start.
 
+        Args:
+            constraint: what the reply has to be.
+            instead: what it may be instead.
+
         Raises:
-            Refused: it cannot be compiled or followed, is too large, or llguidance is not installed.
+            Refused: one of them cannot be compiled or followed, is too large, or llguidance is not installed.
         """
+        grammar = self._grammar(constraint)
+        run = self._run(grammar, constraint.param)
+        if instead is None:
+            return run
+        other = self._grammar(instead)
+        self._run(other, instead.param)  # by itself, so that a refusal names the field at fault
+        return self._run(either(grammar, other), constraint.param, instead.param)
+
+    def _grammar(self, constraint: Constraint) -> str:
+        """A constraint as llguidance reads it."""
         if len(constraint.source.encode(errors="replace")) > MOST_BYTES:
-            raise _refused(constraint, f"it is larger than {MOST_BYTES:,} bytes")
+            raise _refused((constraint.param,), f"it is larger than {MOST_BYTES:,} bytes")
         try:
-            import llguidance
+            return llguidance_grammar(constraint)
         except ImportError as error:
             raise Refused(
                 Refusal(
@@ -154,22 +169,25 @@ class Grammars:
                     param=constraint.param,
                 )
             ) from error
-        try:
-            grammar = llguidance_grammar(constraint)
         except Exception as error:  # the converter of GBNF raises bare ones
-            raise _refused(constraint, str(error)) from error
+            raise _refused((constraint.param,), str(error)) from error
+
+    def _run(self, grammar: str, *fields: str) -> GrammarRun:
+        """A grammar at the start of a reply."""
+        import llguidance
+
         limits = llguidance.LLParserLimits(
             initial_lexer_fuel=1_000_000, max_grammar_size=200_000, max_lexer_states=100_000, verbose_errors=False
         )
-        matcher = llguidance.LLMatcher(self._ready(constraint.param), grammar, log_level=0, limits=limits)
+        matcher = llguidance.LLMatcher(self._ready(fields[0]), grammar, log_level=0, limits=limits)
         if matcher.is_error():
-            raise _refused(constraint, matcher.get_error())
-        self._try(constraint, matcher.deep_copy())
-        return GrammarRun(matcher, self._ends, self._vocab, constraint.param)
+            raise _refused(fields, matcher.get_error())
+        self._try(matcher.deep_copy(), *fields)
+        return GrammarRun(matcher, self._ends, self._vocab, *fields)
 
-    def _try(self, constraint: Constraint, matcher: Any) -> None:
+    def _try(self, matcher: Any, *fields: str) -> None:
         """Refuse what compiles and cannot be followed: what compiling leaves out is done at the first token."""
-        run = GrammarRun(matcher, self._ends, self._vocab, constraint.param)
+        run = GrammarRun(matcher, self._ends, self._vocab, *fields)
         try:
             first = run.mask(())
             assert first is not None  # behind no path
@@ -180,8 +198,8 @@ class Grammars:
         except Refused as error:
             found = matcher.get_error()
             if not found or found.startswith("NoExtension"):
-                raise _refused(constraint, "no text satisfies it") from error
-            raise _refused(constraint, f"it is too complex to follow: {found}") from error
+                raise _refused(fields, "no text satisfies it") from error
+            raise _refused(fields, f"it is too complex to follow: {found}") from error
 
     def _ready(self, param: str) -> Any:
         """llguidance's form of the tokenizer, made on first use."""
@@ -202,13 +220,17 @@ def _mask_of(tokens: frozenset[int], vocab: int) -> Mask:
     return mask
 
 
-def _refused(constraint: Constraint, reason: str) -> Refused:
+def _named(fields: Sequence[str]) -> str:
+    return " or ".join(f"'{field}'" for field in fields)
+
+
+def _refused(fields: Sequence[str], reason: str) -> Refused:
     line = " ".join(reason.removesuffix("<non-verbose/>").split())
     return Refused(
         Refusal(
             "invalid_grammar",
-            f"'{constraint.param}' cannot be compiled: {line[:500]}",
+            f"{_named(fields)} cannot be compiled: {line[:500]}",
             "change it, or leave it out",
-            param=constraint.param,
+            param=fields[0],
         )
     )

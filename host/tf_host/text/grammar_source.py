@@ -57,18 +57,36 @@ def llguidance_grammar(constraint: Constraint) -> str:
     return grammar
 
 
-def call_grammar(start: str, end: str, calls: Sequence[dict[str, Any]], special: Mapping[str, int]) -> str:
-    """A Lark grammar for one tool call.
+def either(first: str, second: str) -> str:
+    """A grammar for a text of one of two, all of them as llguidance reads them."""
+    parts = [{**_part(grammar), "name": name} for name, grammar in (("first", first), ("second", second))]
+    return json.dumps({"grammars": [{"lark_grammar": "start: @first | @second"}, *parts]})
+
+
+def _part(grammar: str) -> dict[str, Any]:
+    part: dict[str, Any] = {"lark_grammar": grammar}
+    if grammar.startswith("{"):  # what llguidance makes of a schema or regular expression; no Lark grammar does
+        (part,) = json.loads(grammar)["grammars"]
+    return part
+
+
+def call_grammar(
+    start: str, end: str, calls: Sequence[dict[str, Any]], special: Mapping[str, int], between: str | None = None
+) -> str:
+    """A Lark grammar for one tool call, or for several.
 
     Args:
         start, end: the marks around a call, which may be empty.
         calls: JSON schemas of the calls that are possible.
         special: ids of the marks that are tokens of their own.
+        between: what comes between two calls; ``None`` where there is only one.
     """
     parts = [_lark_mark(start, special), "call", _lark_mark(end, special)]
     schema = json.dumps({"anyOf": list(calls), "x-guidance": _STYLE})
     line_end = ' "\\n" ' if start else " "
-    return f"start: {line_end.join(part for part in parts if part)}\ncall: %json {schema}\n"
+    marked = line_end.join(part for part in parts if part)
+    more = "" if between is None else f" ({json.dumps(between)} marked)*"
+    return f"start: marked{more}\nmarked: {marked}\ncall: %json {schema}\n"
 
 
 def _lark_mark(mark: str, special: Mapping[str, int]) -> str:

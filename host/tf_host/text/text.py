@@ -7,6 +7,7 @@ from typing import Any
 
 from tf_host.text.chat import ChatPrompt, ChatTemplate, Message, strings
 from tf_host.text.decode import ByteDecoder, Decoder, WindowDecoder
+from tf_host.text.first_call import FirstCall
 from tf_host.text.grammar import Grammars
 from tf_host.text.pieces import Pieces
 from tf_host.text.reader import ReplyReader
@@ -136,6 +137,7 @@ class Text:
         hidden: frozenset[int] = frozenset(),
         shown: frozenset[int] = frozenset(),
         strip: bool = True,
+        one_call_of: Sequence[Any] = (),
     ) -> Callable[[], ReplyReader]:
         """Makes the readers of one request's reply.
 
@@ -146,12 +148,14 @@ class Text:
             shown: control tokens that stay in the text, because something reads them there.
             strip: drop the space that some tokenizers put before a text's first word; a completion continues its
                 prompt and keeps it.
+            one_call_of: tool definitions, where the reply ends before a second call of one of them.
         """
         silent = (self._hidden | hidden) - shown if hidden or shown else self._hidden
 
         def make() -> ReplyReader:
             split = ThinkingSplit(self.thinking, phase) if self.thinking and phase != "closed" else None
-            return ReplyReader(self._decoder(strip=strip), StopStrings(stops), silent, split)
+            call = FirstCall(self.tools, one_call_of) if self.tools and one_call_of else None
+            return ReplyReader(self._decoder(strip=strip), StopStrings(stops), silent, split, call)
 
         return make
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tf_host.text.stops import StopStrings
@@ -33,6 +33,8 @@ class ToolFormat:
         end: what comes behind it; empty where it goes on to the end of the reply.
         parse: the calls between the two; raises anything for a text that holds none.
         arguments: the key of the arguments, in formats that are JSON objects; else ``None``.
+        between: what comes between two calls.
+        single: whether a message holds one call at most, because the template takes no more.
     """
 
     name: str
@@ -40,6 +42,8 @@ class ToolFormat:
     end: str
     parse: Callable[[str, Any], Any]
     arguments: str | None = None
+    between: str = "\n"
+    single: bool = False
 
 
 def tool_format(tokenizer: Any) -> ToolFormat | None:
@@ -50,10 +54,32 @@ def tool_format(tokenizer: Any) -> ToolFormat | None:
     if tokenizer.has_tool_calling:
         start, end = tokenizer.tool_call_start, tokenizer.tool_call_end or ""
         name = tokenizer.init_kwargs["tool_parser_type"]
-        return ToolFormat(name, start, end, tokenizer.tool_parser, "arguments" if name == "json_tools" else None)
-    if '"parameters": dictionary of argument name' in template:
-        return ToolFormat("llama3_json", "", "", _llama3_calls, "parameters")
-    return None
+        form = ToolFormat(name, start, end, tokenizer.tool_parser, "arguments" if name == "json_tools" else None)
+    elif '"parameters": dictionary of argument name' in template:
+        form = ToolFormat("llama3_json", "", "", _llama3_calls, "parameters", between="; ")
+    else:
+        return None
+    return replace(form, single=_writes_calls(tokenizer, 1) and not _writes_calls(tokenizer, 2))
+
+
+def _writes_calls(tokenizer: Any, count: int) -> bool:
+    """Whether the template writes a message of so many calls, found by rendering one."""
+    ids = [f"zqxcall0{at}" for at in range(count)]  # nine letters and digits, as Mistral's templates want them
+    calls = [
+        {"id": one, "type": "function", "function": {"name": "probe", "arguments": {"of": f"{one}x"}}} for one in ids
+    ]
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        *({"role": "tool", "tool_call_id": one, "name": "probe", "content": "hi"} for one in ids),
+    ]
+    function = {"name": "probe", "description": "", "parameters": {"type": "object", "properties": {}}}
+    tools = [{"type": "function", "function": function}]
+    try:
+        text = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
+    except Exception:  # a template is a program: what it was not written for surfaces as anything
+        return False
+    return all(f"{one}x" in text for one in ids)
 
 
 class ToolSplit:
@@ -62,7 +88,7 @@ class ToolSplit:
     Args:
         form: the model's format.
         tools: the request's tool definitions.
-        most: calls to take; further ones are dropped (``parallel_tool_calls: false``).
+        most: calls to take; further ones that ``FirstCall`` did not keep from being written are dropped.
     """
 
     def __init__(self, form: ToolFormat, tools: Sequence[Any], most: int | None = None) -> None:

@@ -145,8 +145,11 @@ def test_without_tools_marks_are_content(tools_world: World) -> None:
 def test_one_call_where_calls_are_not_parallel(tools_world: World) -> None:
     says(tools_world, f"</think>{CALL}{CALL}")
     assert len(tools_world.chat(tools=TOOLS).json()["choices"][0]["message"]["tool_calls"]) == 2
-    message = tools_world.chat(tools=TOOLS, parallel_tool_calls=False).json()["choices"][0]["message"]
-    assert len(message["tool_calls"]) == 1
+    reply = tools_world.chat(tools=TOOLS, parallel_tool_calls=False).json()
+    assert len(reply["choices"][0]["message"]["tool_calls"]) == 1
+    assert reply["choices"][0]["finish_reason"] == "tool_calls"
+    assert reply["usage"]["completion_tokens"] == len(tools_world.served.text.encode(f"</think>{CALL}<tool_call>"))
+    assert reply["tf"]["ignored"] == []
 
 
 def test_an_earlier_call_is_rendered_as_the_template_does(tools_world: World) -> None:
@@ -272,6 +275,26 @@ def test_reasoning_is_a_field_of_its_own(tools_world: World) -> None:
     ids = tools_world.served.text.encode("hm, let me\n\nthink")
     assert reply["usage"]["completion_tokens_details"] == {"reasoning_tokens": len(ids)}
     assert streamed(tools_world.chat(stream=True))[0] == message
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5, 50])
+@pytest.mark.parametrize(
+    ("said", "reasoning", "content"),
+    [
+        ("hm\n</think>\n\nyes\n", "hm", "yes\n"),
+        ("\n\nhm\n\n \nhm \r\n\n</think>yes", "hm\n\n \nhm ", "yes"),
+        ("\n\n</think>yes", None, "yes"),
+        ("hm\n\n", "hm\n\n", ""),  # cut off: there is no mark
+    ],
+)
+def test_line_ends_around_the_marks_are_dropped(
+    tools_world: World, said: str, reasoning: str | None, content: str, rounds: int
+) -> None:
+    says(tools_world, said, rounds=rounds)
+    message = tools_world.chat().json()["choices"][0]["message"]
+    assert (message.get("reasoning_content"), message["content"]) == (reasoning, content)
+    told, _ = streamed(tools_world.chat(stream=True))
+    assert (told.get("reasoning_content"), told["content"]) == (reasoning, content)
 
 
 def test_stop_strings_wait_for_the_answer(tools_world: World) -> None:

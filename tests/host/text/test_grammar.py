@@ -284,7 +284,7 @@ def test_the_first_text_token_is_tried_without_a_list_of_the_vocabulary() -> Non
     matcher = AllowsAll(vocab)
     tracemalloc.start()
     try:
-        Grammars(None, ends, vocab)._try(Constraint("json", "{}", "field"), matcher)
+        Grammars(None, ends, vocab)._try(matcher, "field")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -323,3 +323,70 @@ def test_a_call_between_marks_that_are_text(text: Text) -> None:
     lark = call_grammar("[CALL]", "", [SCHEMA], {})
     reply = walk(compiled(text, "call", lark), text.vocab, text.end_ids, 4)
     assert text.decode(reply[:-1]).startswith("[CALL]\n{")
+
+
+CALLS = Constraint("call", call_grammar("[CALL]", "", [SCHEMA], {}, "; "), "tools")
+CALL = '[CALL]\n{"city": "Paris", "days": 5}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "value"),
+    [
+        ("json", '{"enum": ["yes"]}', '"yes"'),
+        ("regex", "[a-c]{3}", "abc"),
+        ("choice", '["yes", "no way"]', "no way"),
+        ("grammar", 'start: first\nfirst: "x" second\nsecond: "y"+', "xyy"),
+        ("grammar", 'root ::= "x" | "z"', "z"),
+    ],
+)
+def test_a_value_or_calls(text: Text, kind: Any, source: str, value: str) -> None:
+    run, end = text.grammars.compile(Constraint(kind, source, "field"), CALLS), min(text.end_ids)
+    for whole in (value, CALL, f"{CALL}; {CALL}"):
+        ids = (*text.encode(whole, special=False), end)
+        assert run.allowed_prefix(ids) == len(ids), whole
+    for wrong in (f"{value}; {CALL}", f"{CALL}; {value}", "#"):
+        ids = (*text.encode(wrong, special=False), end)
+        assert run.allowed_prefix(ids) < len(ids), wrong
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drafts_follow_a_value_or_calls(text: Text, seed: int) -> None:
+    def fresh() -> GrammarRun:
+        return text.grammars.compile(Constraint("json", json.dumps(SCHEMA), "field"), CALLS)
+
+    reply, run = walk(fresh(), text.vocab, text.end_ids, seed), fresh()
+    for at in range(0, len(reply), 3):
+        forced = run.forced()
+        assert tuple(reply[at : at + len(forced)]) == forced
+        for ahead in range(4):
+            path = tuple(reply[at : at + ahead])
+            if text.end_ids.isdisjoint(path):
+                stepped = fresh()
+                stepped.commit((*reply[:at], *path))
+                assert np.array_equal(run.mask(path), stepped.mask(()))
+            assert run.allowed_prefix(path) == len(path)
+        run.commit(tuple(reply[at : at + 3]))
+
+
+def test_of_a_value_and_calls_the_one_at_fault_is_named(text: Text) -> None:
+    bad = Constraint("call", call_grammar("", "", [{"type": "foo"}], {}), "tools")
+    with pytest.raises(Refused, match="'tools' cannot be compiled") as caught:
+        text.grammars.compile(Constraint("json", "{}", "field"), bad)
+    assert caught.value.refusal.param == "tools"
+    for nothing in ('{"$ref": "#"}', '{"type": "foo"}'):  # calls alone would be left
+        with pytest.raises(Refused, match="'field' cannot be compiled") as caught:
+            text.grammars.compile(Constraint("json", nothing, "field"), CALLS)
+        assert caught.value.refusal.param == "field"
+    run = text.grammars.compile(Constraint("regex", "b?a{1000000}", "field"), CALLS)
+    run.commit(tuple(text.encode("b", special=False)))
+    run.mask(())
+    with pytest.raises(Refused, match="'field' or 'tools' is too complex to follow"):
+        run.commit(tuple(text.encode("a", special=False)))
+
+
+def test_one_call_or_several(text: Text) -> None:
+    one, end = Constraint("call", call_grammar("", "", [{"const": 1}], {}), "tools"), min(text.end_ids)
+    several = Constraint("call", call_grammar("", "", [{"const": 1}], {}, "; "), "tools")
+    twice = (*text.encode("1; 1", special=False), end)
+    assert text.grammars.compile(one).allowed_prefix(twice) == 1
+    assert text.grammars.compile(several).allowed_prefix(twice) == len(twice)

@@ -12,7 +12,7 @@ from tf_host.text.tools import ToolCall, ToolFormat, ToolSplit, _llama3_calls
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("weather", "time")]
 HERMES = ToolFormat("json_tools", "<tool_call>", "</tool_call>", lambda text, _: json.loads(text), "arguments")
 MISTRAL = ToolFormat("mistral", "[TOOL_CALLS]", "", lambda text, _: json.loads(text))
-LLAMA = ToolFormat("llama3_json", "", "", _llama3_calls, "parameters")
+LLAMA = ToolFormat("llama3_json", "", "", _llama3_calls, "parameters", "; ")
 
 PARIS = ToolCall("weather", '{"city": "Paris"}')
 NOON = ToolCall("time", "{}")
@@ -88,3 +88,27 @@ def test_one_call_where_calls_may_not_be_parallel() -> None:
 def test_the_format_comes_from_the_template(tmp_path: Path, template: str, name: str | None) -> None:
     form = load_text(tiny_tokenizer.byte_level(tmp_path, template=template)).tools
     assert (form.name if form else None) == name
+
+
+LLAMA_SINGLE = (
+    '{{ tools }}{"name": function name, "parameters": dictionary of argument name and its value}'
+    "{% for m in messages if 'tool_calls' in m %}"
+    "{% if m.tool_calls | length != 1 %}{{ raise_exception('single tool-calls only') }}{% endif %}"
+    "{{ m.tool_calls[0].function.arguments | tojson }}{% endfor %}"
+)
+CALLS = "{% for m in messages %}{% for call in m.tool_calls or [] %}{{ call.function }}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "single"),
+    [
+        (LLAMA_SINGLE, True),
+        (LLAMA_SINGLE.replace("raise_exception('single tool-calls only')", "''"), True),  # leaves the second one out
+        ("{{ tools }}<tool_call>{{ tool_call.name }}" + CALLS, False),
+        ("{{ tools }}[TOOL_CALLS]{{ raise_exception('no sample is good enough') }}", False),
+    ],
+)
+def test_how_many_calls_a_message_holds_comes_from_the_template(tmp_path: Path, template: str, single: bool) -> None:
+    form = load_text(tiny_tokenizer.byte_level(tmp_path, template=template)).tools
+    assert form is not None
+    assert form.single == single
