@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT, links
+from tests.docs.pages import DOCS, ROOT, blocks, links
 from tf_host.plugins import parsed_settings
 from tf_host.settings import ServerSettings, load
 from tf_llama.roles import drafter_for, roles_of
@@ -18,7 +18,8 @@ from tf_llama.roles import drafter_for, roles_of
 FOLDER = DOCS / "recipes"
 PAGES = sorted(page for page in FOLDER.glob("*.md") if page.name != "README.md")
 FILES = sorted(FOLDER.glob("*.toml"))
-NO_SHAPE = (0, 0, 0, 0, 0, 0)
+DEMO = ((576, 30, 1_536, 9, 3, 64), 49_152)
+"""Shape and vocabulary of the demo's target, by which it is known; the others are known by their names on the hub."""
 
 
 def stem(path: Path) -> str:
@@ -58,11 +59,11 @@ def test_a_page_links_its_settings_file_and_says_whether_it_was_run(page: Path) 
 @pytest.mark.parametrize("file", FILES, ids=stem)
 def test_a_recipe_names_a_pair_that_may_be_served(file: Path) -> None:
     settings = settings_of(file)
-    assert "target" in roles_of(settings.model, NO_SHAPE, 0)
-    drafter = settings.drafter or drafter_for(settings.model, NO_SHAPE, 0)
+    assert "target" in roles_of(settings.model, *DEMO)
+    drafter = settings.drafter or drafter_for(settings.model, *DEMO)
     assert drafter
-    assert "drafter" in roles_of(drafter, NO_SHAPE, 0)
-    assert drafter == drafter_for(settings.model, NO_SHAPE, 0), "a bare --drafter would take another"
+    assert "drafter" in roles_of(drafter, *DEMO)
+    assert drafter == drafter_for(settings.model, *DEMO), "a bare --drafter would take another"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=stem)
@@ -72,6 +73,13 @@ def test_commands_on_a_page_are_ours(page: Path) -> None:
         words = shlex.split(command)[1:]
         words = [str(ROOT / word) if word.startswith("docs/") else word for word in words]
         assert load(words).action == "serve"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "nginx")], ids=stem)
+def test_a_proxy_passes_the_name_on_that_the_browser_has(page: Path) -> None:
+    (configuration,) = blocks(page, "nginx")
+    assert configuration.text.count("proxy_set_header Host $http_host;") == configuration.text.count("proxy_pass ")
+    assert settings_of(FOLDER / f"{page.stem}.toml").api_key_file, "pages of a host name need a key"
 
 
 def test_numbers_of_the_original_system_are_marked() -> None:

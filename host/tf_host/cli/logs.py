@@ -5,8 +5,18 @@ from __future__ import annotations
 import logging
 import sys
 
-# Libraries that report every connection and file at a level where people look for this server's lines.
-_TALKATIVE = ("asyncio", "filelock", "httpcore", "httpx", "huggingface_hub", "transformers", "urllib3")
+# Libraries that report every connection and file at a level where people look for this server's lines; sse_starlette
+# writes whole replies there.
+_TALKATIVE = (
+    "asyncio",
+    "filelock",
+    "httpcore",
+    "httpx",
+    "huggingface_hub",
+    "sse_starlette",
+    "transformers",
+    "urllib3",
+)
 
 
 def log_to_stderr(level: str) -> None:

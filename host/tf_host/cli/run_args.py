@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,8 +83,10 @@ def parse(argv: Sequence[str]) -> RunArgs:
         raise SettingsError(
             f"draft and {drafter_flag.FLAG} both name a drafter\nhint: take draft for a fixed depth, or the flag"
         )
-    if known.temperature < 0 or known.max_tokens < 1:
-        raise SettingsError("--temperature must be 0 or more and --max-tokens 1 or more")
+    if not 0 <= known.temperature < math.inf:
+        raise SettingsError(f"--temperature must be a number from 0 up, not {known.temperature:g}")
+    if known.max_tokens < 1:
+        raise SettingsError(f"--max-tokens must be 1 or more, not {known.max_tokens}")
     return RunArgs(
         model=known.model,
         tokens=None if known.tokens is None else _ids(known.tokens),

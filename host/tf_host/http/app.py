@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 
 from tf_host.http.errors import on_http_error, on_plugin_error, on_refused, on_validation_error
 from tf_host.http.keys import KeyCheck, Keys, warn_if_open
-from tf_host.http.middleware import Counted, Faults, Framing, Paths
+from tf_host.http.middleware import Counted, Faults, Framing, Paths, Responses
 from tf_host.http.origins import Cors, OriginCheck
 from tf_host.http.routes import router
 from tf_host.http.server import Served
@@ -32,14 +32,15 @@ def make_app(served: Served) -> FastAPI:
         SettingsError: the API key file cannot be used.
     """
     traffic = Traffic()
-    middleware = [Middleware(Faults), Middleware(Framing)]
+    middleware = [Middleware(Responses, metrics=served.metrics), Middleware(Faults), Middleware(Framing)]
     if served.settings.cors:
         middleware.append(
             Middleware(
                 Cors,
                 allow_origins=list(served.settings.cors),
                 allow_methods=["GET", "POST"],
-                allow_headers=["Authorization", "Content-Type"],
+                allow_headers=["*"],  # clients add headers of their own; the origin and the key are what protects
+                expose_headers=["Retry-After", "WWW-Authenticate", "Allow"],
             )
         )
     keys = Keys.of(served.settings)
@@ -49,7 +50,7 @@ def make_app(served: Served) -> FastAPI:
         Middleware(OriginCheck, allowed=served.settings.cors, keyed=keys.asked_for),
         Middleware(Paths),
         Middleware(KeyCheck, keys=keys),
-        Middleware(Counted, traffic=traffic, metrics=served.metrics),
+        Middleware(Counted, traffic=traffic),
     ]
     app = FastAPI(
         title="tf-plugins",

@@ -6,7 +6,7 @@ import hmac
 import logging
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -16,12 +16,16 @@ from tf_host.http.errors import error_response
 from tf_host.http.origins import is_loopback
 from tf_host.http.web import PAGE
 from tf_host.settings import ServerSettings
+from tf_host.settings.fields import is_key
 from tf_plugins.errors import SettingsError
 
 logger = logging.getLogger("tf_host.http")
 
 _OPEN = frozenset({*PAGE, "/health", "/favicon.ico"})
 """Paths that need no key: what is behind them names no request."""
+
+_MISSING = "this server asks for an API key; send Authorization: Bearer KEY"
+_NOT_VALID = "the API key is not valid; send one that this server was given"
 
 _SCOPE_KEY = "tf_key"
 
@@ -34,7 +38,7 @@ class Keys:
         file: a file with one key a line, read again when it changes.
 
     Raises:
-        SettingsError: the file cannot be read, is empty, or others can read it.
+        SettingsError: the file cannot be read, others can read it, or it holds no key or a line that is none.
     """
 
     def __init__(self, keys: Sequence[str] = (), file: Path | None = None) -> None:
@@ -93,13 +97,10 @@ class KeyCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] == "http" and self._keys.asked_for:
-            name = self._keys.name_of(_bearer(Headers(scope=scope)))
+            given = _bearer(Headers(scope=scope))
+            name = self._keys.name_of(given)
             if name is None and scope["path"] not in _OPEN:
-                response = error_response(
-                    "this server asks for an API key; send Authorization: Bearer KEY",
-                    status=401,
-                    code="invalid_api_key",
-                )
+                response = error_response(_NOT_VALID if given else _MISSING, status=401, code="invalid_api_key")
                 await response(scope, receive, send)
                 return
             scope[_SCOPE_KEY] = name
@@ -129,7 +130,8 @@ def warn_if_open(host: str, keys: Keys) -> str | None:
 
 def _bearer(headers: Headers) -> bytes:
     scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
+    # Spaces and tabs alone: in Latin-1, a byte of an UTF-8 letter may look like white space.
+    return key.strip(" \t").encode("latin-1") if scheme.lower() == "bearer" else b""
 
 
 def _stamp(file: Path) -> tuple[int, int, int, int, int]:
@@ -148,14 +150,27 @@ def _stamp_or_none(file: Path) -> tuple[int, int, int, int, int] | None:
 def _read(file: Path) -> tuple[tuple[int, int, int, int, int], tuple[bytes, ...]]:
     """A key file's stamp and keys, from one open file."""
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open(encoding="utf-8-sig") as lines:
             status = os.fstat(lines.fileno())
             if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise SettingsError(f"--api-key-file {file} can be read by others\nhint: chmod 600 {file}")
             stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-            keys = tuple(line.strip().encode() for line in lines if line.strip() and not line.startswith("#"))
+            keys = tuple(_keys(file, lines))
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"--api-key-file {file} cannot be read: {error}\nhint: it holds one key a line") from error
     if not keys:
         raise SettingsError(f"--api-key-file {file} holds no key\nhint: write one key a line")
     return stamp, keys
+
+
+def _keys(file: Path, lines: Iterable[str]) -> Iterator[bytes]:
+    for number, line in enumerate(lines, 1):
+        key = line.strip()
+        if not key or key.startswith("#"):
+            continue
+        if not is_key(key):
+            raise SettingsError(
+                f"--api-key-file {file} has white space or a control character within the key of line {number}\n"
+                "hint: write one key a line, and comments on lines that begin with #"
+            )
+        yield key.encode()

@@ -15,8 +15,28 @@ from tf_host.http.metrics import Metrics
 from tf_host.http.traffic import Traffic
 
 
+class Responses:
+    """Counts responses; outermost, so that those of the others count, too."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # The route's own path: one out of a request could be any text.
+                route = getattr(scope.get("route"), "path", "other")
+                self._metrics.response(route, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+
 class Faults:
-    """Turns a bug into an OpenAI error body; outermost, so that nothing else writes about it."""
+    """Turns a bug into an OpenAI error body; around all the rest, so that nothing else writes about it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -85,30 +105,20 @@ class Paths:
             if path.startswith(self._SHORT):
                 path = f"/v1{path}"
             if path != scope["path"]:
-                scope = {**scope, "path": path, "raw_path": path.encode()}
+                # In place: `Responses` reads the route off the scope that the request came with.
+                scope["path"], scope["raw_path"] = path, path.encode()
         await self._app(scope, receive, send)
 
 
 class Counted:
-    """Counts responses, and the requests that a shutdown waits for."""
+    """Counts the requests that a shutdown waits for."""
 
-    def __init__(self, app: ASGIApp, traffic: Traffic, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
         self._app = app
         self._traffic = traffic
-        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        if scope["type"] != "http":
+        waited_for = scope["type"] == "http" and scope["method"] == "POST"
+        with self._traffic.request() if waited_for else nullcontext():
             await self._app(scope, receive, send)
-            return
-
-        async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                # The route's own path: one out of a request could be any text.
-                route = getattr(scope.get("route"), "path", "other")
-                self._metrics.response(route, message["status"])
-            await send(message)
-
-        with self._traffic.request() if scope["method"] == "POST" else nullcontext():
-            await self._app(scope, receive, counted)

@@ -34,8 +34,7 @@ class Cors(CORSMiddleware):
             return answer
         if self.is_allowed_origin(request_headers["origin"]):
             error = error_response(
-                f"pages of other origins may send {', '.join(self.allow_methods)} with the headers "
-                f"{', '.join(sorted(self.allow_headers))}; ask for no more",
+                f"pages of other origins may send {', '.join(self.allow_methods)}; ask for no more",
                 status=400,
                 code="cors_not_allowed",
             )

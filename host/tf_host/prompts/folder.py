@@ -9,7 +9,7 @@ import tempfile
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -78,10 +78,11 @@ class StateFolder:
             with contextlib.suppress(OSError):
                 self.path(ids).unlink(missing_ok=True)
 
-    def read(self, room: Callable[[], int]) -> Iterator[tuple[bytes, dict[str, Any], str]]:
+    def read(self, room: Callable[[], int], kept: Container[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], str]]:
         """``(ids, arrays, file name)`` of usable files that fit ``room()``, the newest first.
 
-        A file that is damaged, or of another key, is skipped with one line in the log.
+        A file that is damaged, of another key, a copy under another name, or of ids in ``kept`` is skipped with one
+        line in the log.
         """
         self._sweep()
         for path, _, size in reversed(self._files()):
@@ -91,6 +92,10 @@ class StateFolder:
                     if header.metadata.get("key") != self.key:
                         raise Damaged("it was written under another verdict or model")
                     ids = _parsed(header.metadata.get("ids", ""))
+                    if path.name != self.path(ids).name:
+                        raise Damaged(f"its ids belong in {self.path(ids).name}")
+                    if ids in kept:
+                        raise Damaged("its ids are kept already")
                     if header.nbytes <= room():
                         yield ids, read_arrays(file, header), path.name
             except (OSError, Damaged) as error:

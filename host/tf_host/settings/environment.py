@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from tf_host.settings.model import ServerSettings
@@ -33,7 +34,18 @@ def read() -> dict[str, Any]:
             raise SettingsError(f"the environment variable {name} is no setting\nhint: did you mean {PREFIX}{near}?")
     if os.environ.get("TF_API_KEY") == "":  # an unset variable of a compose file would open the server to all
         raise SettingsError("TF_API_KEY is empty\nhint: unset it to serve without a key")
-    return dict(EnvSettingsSource(ServerSettings, env_ignore_empty=True)())
+    values = dict(EnvSettingsSource(ServerSettings, env_ignore_empty=True)())
+    if "drafter" in values:
+        values["drafter"] = _switch_or_name(values["drafter"])
+    return values
+
+
+def _switch_or_name(value: str) -> str | bool:
+    """``TF_DRAFTER``: the words of any other switch, else a name."""
+    try:
+        return TypeAdapter(bool).validate_python(value)
+    except ValidationError:
+        return value
 
 
 def variable(field: str) -> str:

@@ -31,6 +31,11 @@ def word(field: FieldInfo, name: str) -> str:
     return str(words[name]) if isinstance(words, dict) else ""
 
 
+def is_key(text: str) -> bool:
+    """Whether a text can be an API key: some printable characters, no white space among them."""
+    return bool(text) and text.isprintable() and " " not in text
+
+
 def _split(value: object) -> object:
     """Names from a flag or a variable come in one string, with commas between them."""
     if isinstance(value, str):

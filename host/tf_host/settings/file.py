@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tf_host.settings.fields import word
 from tf_host.settings.model import ServerSettings
 from tf_host.settings.nearest import did_you_mean
 from tf_host.settings.origin import Origin
@@ -34,7 +35,7 @@ class SettingsFile:
 
 
 def read(name: str) -> SettingsFile:
-    """Read a settings file; ``SettingsError`` when it is not there, no TOML, or has a key that is no setting."""
+    """Read a settings file; ``SettingsError`` when it is not there, no TOML, or has a key or value that is none."""
     try:
         parsed = tomllib.loads(Path(name).expanduser().read_text("utf-8"))
     except OSError as error:
@@ -52,6 +53,9 @@ def read(name: str) -> SettingsFile:
             known = [*ServerSettings.model_fields, "plugins"]
             hint = did_you_mean(key, known, "tf-serve --print-settings lists the keys")
             raise SettingsError(f"{name}: {key} is no setting\nhint: {hint}")
+    if parsed.get("drafter") == "":  # what the settings write for the drafter that goes with the model
+        expected = word(ServerSettings.model_fields["drafter"], "expected")
+        raise SettingsError(f"{name}: drafter must be {expected}, not ''")
     return SettingsFile(name, parsed, _tables(name, tables))
 
 

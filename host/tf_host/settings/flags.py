@@ -59,10 +59,15 @@ class CommandLine:
             shown = "" if default in (None, "") or isinstance(default, bool) else f" (default: {default})"
             action.help = f"{field.description}{shown}".replace("%", "%%")
 
-    def parse(self, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:
-        """The settings given by flag, by field name, and everything parsed; ``SettingsError``."""
+    def parse(self, argv: Sequence[str], *, model_named: bool = False) -> tuple[dict[str, Any], argparse.Namespace]:
+        """The settings given by flag, by field name, and everything parsed; ``SettingsError``.
+
+        Args:
+            argv: the arguments, program name left out.
+            model_named: whether another source names the model.
+        """
         self._refuse_unknown(argv)
-        parsed = self._parser.parse_args(drafter_flag.normalise(argv, self.takes_value))
+        parsed = self._parser.parse_args(drafter_flag.normalise(argv, self.takes_value, model_named=model_named))
         return dict(self._source(parsed_args=parsed)()), parsed
 
     def takes_value(self, option: str) -> bool:

@@ -43,7 +43,8 @@ def load(argv: Sequence[str]) -> Invocation:
         SettingsError: names the flag, the variable, or the file and key at fault, and what fits there.
         SystemExit: after ``--help``.
     """
-    by_flag, parsed = flags.CommandLine().parse(argv)
+    line = flags.CommandLine()
+    by_flag, parsed = line.parse(argv)
     if parsed.version:
         return Invocation("version", ServerSettings())
     if parsed.json and not parsed.plugins:
@@ -51,6 +52,8 @@ def load(argv: Sequence[str]) -> Invocation:
     file_name = parsed.settings if parsed.settings is not None else os.environ.get(environment.FILE_VARIABLE)
     by_variable = environment.read()
     from_file = file.read(file_name) if file_name else file.SettingsFile("")
+    if "model" in from_file.values or "model" in by_variable:  # then the word after --drafter is not MODEL
+        by_flag, parsed = line.parse(argv, model_named=True)
 
     values: dict[str, Any] = {**from_file.values, **by_variable, **by_flag}
     origins: dict[str, Origin] = {key: from_file.origin(key) for key in from_file.values}

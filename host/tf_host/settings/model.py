@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import PrivateAttr, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliPositionalArg, PydanticBaseSettingsSource, SettingsConfigDict
 
-from tf_host.settings.fields import Names, UserPath, setting
+from tf_host.settings.fields import Names, UserPath, is_key, setting
 from tf_host.settings.origin import DEFAULT, Origin, flag
 
 # Copies are asked before the drafter: they cost nothing.
@@ -53,8 +53,8 @@ class ServerSettings(BaseSettings):
     )
     drafter: str | None = setting(
         None,
-        "drafter: a name, folder or hub name, after MODEL or as --drafter=NAME; alone, the one that goes with MODEL "
-        "(in a settings file: drafter = true)",
+        "drafter: a name, folder or hub name, once MODEL is named (before it, in a settings file or by TF_MODEL) or as "
+        "--drafter=NAME; alone, the one that goes with MODEL (true in a settings file or TF_DRAFTER)",
         expected="a name or a folder, or true for the one that goes with the model",
         metavar="[DIR]",
     )
@@ -222,7 +222,7 @@ class ServerSettings(BaseSettings):
     api_key: SecretStr | None = setting(
         None,
         "key that every request must carry; the process list shows flags, so prefer TF_API_KEY or a file",
-        expected="a key of at least one character; leave it out to serve without one",
+        expected="a key of printable characters without white space; leave it out to serve without one",
         metavar="KEY",
         min_length=1,
     )
@@ -323,9 +323,20 @@ class ServerSettings(BaseSettings):
     @classmethod
     def _bare_drafter(cls, value: object) -> object:
         """``True`` is the drafter that goes with the model, written ``""``; ``False`` is none."""
-        if value in (True, "true"):
+        if value is True or value == "true":  # 1 equals True and is no name
             return ""
-        return None if value in (False, "false") else value
+        return None if value is False or value == "false" else value
+
+    @field_validator("api_key")
+    @classmethod
+    def _one_word(cls, value: SecretStr | None) -> SecretStr | None:
+        """Secrets mounted as files end in a line end, which no client sends."""
+        if value is None:
+            return None
+        key = value.get_secret_value().strip()
+        if not is_key(key):
+            raise ValueError("no key")
+        return SecretStr(key)
 
     @field_validator("parallel")
     @classmethod

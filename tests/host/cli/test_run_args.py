@@ -67,7 +67,10 @@ def test_ids_come_from_the_line_or_a_file(tmp_path: Path) -> None:
         (["demo", "1", "draft"], "draft takes DRAFTER,N"),
         (["demo", "1", "draft", ",5", "--drafter"], "both name a drafter"),
         (["demo", "1", "draft", "small,5", "--drafter=other"], "both name a drafter"),
-        (["demo", "1", "--temperature", "-1"], "--temperature must be 0 or more"),
+        (["demo", "1", "--temperature", "-1"], "^--temperature must be a number from 0 up, not -1$"),
+        (["demo", "1", "--temperature", "nan"], "^--temperature must be a number from 0 up, not nan$"),
+        (["demo", "1", "--temperature", "inf"], "^--temperature must be a number from 0 up, not inf$"),
+        (["demo", "1", "--max-tokens", "0"], "^--max-tokens must be 1 or more, not 0$"),
     ],
 )
 def test_what_does_not_fit_is_named(words: list[str], said: str) -> None:

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.host.http.conftest import World
 from tf_host.http import Metrics
+from tf_host.settings import ServerSettings
 from tf_plugins.types import RoundDone, StreamDone
 
 SNAPSHOT = {"reading": 1, "decoding": 2, "waiting": 3, "parallel": 4, "budget": 100, "ledger": {"streams": 25}}
@@ -87,3 +92,36 @@ def test_requests_are_counted_by_route_and_status(world: World) -> None:
     assert more("tf:http_responses_total[other][404]") == 1
     assert more("tf:first_token_seconds_count") == 2
     assert "secret" not in answer.text
+
+
+def test_what_is_answered_before_it_is_routed_is_counted(make_world: Callable[..., World]) -> None:
+    world = make_world(settings=ServerSettings(api_key="k", cors=("https://good.example",)))
+    key = {"Authorization": "Bearer k"}
+    ask = {"Origin": "https://good.example", "Access-Control-Request-Method": "POST"}
+    answers = [
+        world.client.get("/v1/models"),
+        world.client.post("/v1/completions", json={}),
+        world.client.get("/v1/models", headers=key | {"Origin": "https://evil.example"}),
+        world.client.options("/v1/completions", headers=ask),
+        world.client.get("/v1/models", headers=key),
+        world.client.get("/models/", headers=key),  # another spelling of the same route
+    ]
+    assert [answer.status_code for answer in answers] == [401, 401, 403, 200, 200, 200]
+    with socket.create_connection(("127.0.0.1", world.port)) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert client.recv(4_096).startswith(b"HTTP/1.1 400 ")
+    found = values(world.client.get("/metrics", headers=key).text)
+    assert {name: count for name, count in found.items() if name.startswith("tf:http_responses_total")} == {
+        "tf:http_responses_total[other][401]": 2,
+        "tf:http_responses_total[other][403]": 1,
+        "tf:http_responses_total[other][200]": 1,
+        "tf:http_responses_total[other][400]": 1,
+        "tf:http_responses_total[/v1/models][200]": 2,
+    }
+
+
+def test_a_fault_is_counted(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world()
+    monkeypatch.setattr("tf_host.http.routes.health_of", None)
+    assert world.client.get("/health").status_code == 500
+    assert values(world.client.get("/metrics").text)["tf:http_responses_total[/health][500]"] == 1

@@ -12,6 +12,7 @@ import pytest
 
 from tests.host.http.conftest import World
 from tf_host.http import Keys, warn_if_open
+from tf_host.http.errors import refuse
 from tf_host.settings import ServerSettings
 from tf_plugins import SettingsError
 
@@ -22,12 +23,12 @@ def bearer(key: str) -> dict[str, str]:
 
 @pytest.fixture
 def locked(make_world: Callable[..., World]) -> World:
-    world = make_world(settings=ServerSettings(api_key="open sesame"))
+    world = make_world(settings=ServerSettings(api_key="open-sesame"))
     world.says("hello")
     return world
 
 
-@pytest.mark.parametrize("headers", [{}, bearer("wrong"), bearer("open sesam"), {"Authorization": "open sesame"}])
+@pytest.mark.parametrize("headers", [{}, bearer("wrong"), bearer("open-sesam"), {"Authorization": "open-sesame"}])
 def test_without_the_key_nothing_is_served(locked: World, headers: dict[str, Any]) -> None:
     headers = {name: value.encode() for name, value in headers.items()}
     for answer in (
@@ -40,22 +41,42 @@ def test_without_the_key_nothing_is_served(locked: World, headers: dict[str, Any
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ({}, "this server asks for an API key; send Authorization: Bearer KEY"),
+        ({"Authorization": "Bearer"}, "this server asks for an API key; send Authorization: Bearer KEY"),
+        ({"Authorization": "Basic eDp5"}, "this server asks for an API key; send Authorization: Bearer KEY"),
+        (bearer("wrong"), "the API key is not valid; send one that this server was given"),
+    ],
+)
+def test_a_wrong_key_is_told_from_none(locked: World, headers: dict[str, Any], message: str) -> None:
+    answer = locked.client.get("/v1/models", headers=headers)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (401, message)
+
+
+def test_a_key_mounted_as_a_file_has_a_line_end(make_world: Callable[..., World]) -> None:
+    world = make_world(settings=ServerSettings(api_key="sesame\n"))
+    assert world.client.get("/v1/models", headers=bearer("sesame")).status_code == 200
+
+
 def test_with_the_key(locked: World) -> None:
-    answer = locked.client.post("/v1/completions", json={"prompt": "hi"}, headers=bearer("open sesame"))
+    answer = locked.client.post("/v1/completions", json={"prompt": "hi"}, headers=bearer("open-sesame"))
     assert answer.status_code == 200
     assert locked.gate.seen[-1].key == "key 1"
-    assert locked.client.get("/v1/models", headers={"Authorization": "bearer open sesame"}).status_code == 200
+    assert locked.client.get("/v1/models", headers={"Authorization": "bearer open-sesame"}).status_code == 200
 
 
-def test_a_key_may_be_any_text(make_world: Callable[..., World]) -> None:
-    world = make_world(settings=ServerSettings(api_key="schlüssel"))
-    headers = {"Authorization": "Bearer schlüssel".encode()}
+@pytest.mark.parametrize("key", ["schlüssel", "voilà"])  # the last byte of à is Latin-1's white space
+def test_a_key_may_have_any_letters(make_world: Callable[..., World], key: str) -> None:
+    world = make_world(settings=ServerSettings(api_key=key))
+    headers = {"Authorization": f"Bearer {key}".encode()}
     assert world.client.get("/v1/models", headers=headers).status_code == 200
 
 
 def test_health_tells_strangers_the_status_only(locked: World) -> None:
     assert locked.client.get("/health").json() == {"status": "ok"}
-    assert "parallel" in locked.client.get("/health", headers=bearer("open sesame")).json()
+    assert "parallel" in locked.client.get("/health", headers=bearer("open-sesame")).json()
 
 
 def test_a_key_file(make_world: Callable[..., World], key_file: Path) -> None:
@@ -82,6 +103,23 @@ def test_a_key_file_that_goes_bad_changes_nothing(key_file: Path, caplog: pytest
     key_file.unlink()
     assert keys.name_of(b"other") == "key 1"
     assert keys.asked_for
+
+
+def test_a_key_file_may_begin_with_a_byte_order_mark(key_file: Path) -> None:
+    key_file.write_bytes(b"\xef\xbb\xbffirst\r\n  # one more\r\nsecond\r\n")
+    keys = Keys(file=key_file)
+    assert [keys.name_of(key) for key in (b"first", b"second")] == ["key 1", "key 2"]
+
+
+@pytest.mark.parametrize("line", ["open sesame", "open\tsesame", "open\x00sesame", "sesame # mine"])
+def test_a_key_file_with_a_line_that_no_client_can_send_is_refused(key_file: Path, line: str) -> None:
+    key_file.write_text(f"first\n{line}\n")
+    with pytest.raises(SettingsError) as caught:
+        Keys(file=key_file)
+    assert f"--api-key-file {key_file} has white space or a control character within the key of line 2" in str(
+        caught.value
+    )
+    assert "sesame" not in str(caught.value)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
@@ -168,12 +206,32 @@ def test_origins_of_the_settings_are(make_world: Callable[..., World]) -> None:
     assert "access-control-allow-origin" not in evil.headers
     assert (evil.status_code, evil.json()["error"]["code"]) == (403, "origin_not_allowed")
     assert "--cors ORIGIN" in evil.json()["error"]["message"]
-    for more in ({"Access-Control-Request-Method": "DELETE"}, {"Access-Control-Request-Headers": "X-Mine"}):
-        much = world.client.options("/v1/completions", headers={"Origin": "https://good.example"} | ask | more)
-        assert much.headers["access-control-allow-origin"] == "https://good.example"
-        assert (much.status_code, much.json()["error"]["code"]) == (400, "cors_not_allowed")
-        assert "GET, POST" in much.json()["error"]["message"]
-        assert "content-type" in much.json()["error"]["message"]
+    more = {"Access-Control-Request-Method": "DELETE"}
+    much = world.client.options("/v1/completions", headers={"Origin": "https://good.example"} | ask | more)
+    assert much.headers["access-control-allow-origin"] == "https://good.example"
+    assert (much.status_code, much.json()["error"]["code"]) == (400, "cors_not_allowed")
+    assert "GET, POST" in much.json()["error"]["message"]
+
+
+STAINLESS = "authorization,content-type,user-agent,x-stainless-arch,x-stainless-lang,x-stainless-retry-count"
+
+
+@pytest.mark.parametrize("allowed", ["https://good.example", "*"])
+def test_clients_in_a_browser_may_send_and_read_what_they_do(make_world: Callable[..., World], allowed: str) -> None:
+    """OpenAI's own adds headers to each request, and reads when to try again."""
+    world = make_world(settings=ServerSettings(cors=(allowed,), api_key="k"))
+    origin = {"Origin": "https://good.example"}
+    ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": STAINLESS}
+    before = world.client.options("/v1/chat/completions", headers=origin | ask)
+    assert before.status_code == 200
+    assert before.headers["access-control-allow-headers"] == STAINLESS
+    world.engine.refuse = refuse("queue_full", "the queue is full", status=503)
+    full = world.client.post("/v1/completions", json={"prompt": "hi"}, headers=origin | bearer("k"))
+    assert full.status_code == 503
+    assert full.headers["access-control-allow-origin"] == allowed
+    exposed = full.headers["access-control-expose-headers"].lower().split(", ")
+    assert "retry-after" in exposed
+    assert "retry-after" in full.headers
 
 
 def test_nothing_of_a_request_reaches_the_log_unescaped(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable
@@ -260,6 +261,39 @@ def test_a_state_of_another_server_is_skipped_with_one_line_and_left(
     (record,) = caplog.records
     assert says in record.getMessage()
     assert store(written).load(1 << 30) == 1
+
+
+def test_a_copy_of_a_file_is_skipped_with_one_line(written: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A backup, or a conflict of two folders kept the same: whichever is newer, the bytes are counted once."""
+    path = only_file(written)
+    for name, age in (("backup.safetensors", -10), ("conflict.safetensors", 10)):
+        shutil.copy(path, written / name)
+        os.utime(written / name, (path.stat().st_mtime + age,) * 2)
+    again = store(written)
+    with caplog.at_level(logging.WARNING):
+        assert again.load(1 << 30) == 1
+    assert (again.count(), again.nbytes()) == (1, RealModel().state(64).nbytes)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        f"kept prompt {name} skipped: its ids belong in {path.name}"
+        for name in ("conflict.safetensors", "backup.safetensors")
+    ]
+    again.trim(0, None)
+    assert (again.count(), again.nbytes()) == (0, 0)
+
+
+def test_what_is_kept_already_is_not_read_again(
+    written: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = store(written)
+    assert again.load(1 << 30) == 1
+    monkeypatch.setattr("tf_host.prompts.folder.read_arrays", None)
+    with caplog.at_level(logging.WARNING):
+        assert again.load(1 << 30) == 0
+    (record,) = caplog.records
+    assert record.getMessage() == f"kept prompt {only_file(written).name} skipped: its ids are kept already"
+    again.trim(0, None)
+    assert again.nbytes() == 0
 
 
 def test_keys_do_not_share_files(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tf_host.settings import load
@@ -72,7 +74,57 @@ def test_an_empty_name_is_refused(argv: list[str]) -> None:
 
 def test_a_second_model_is_refused() -> None:
     with pytest.raises(SettingsError, match="one MODEL is served, and 'n' comes after it"):
-        load(["--drafter", "m", "n"])
+        load(["m", "n", "--drafter"])
+
+
+ELSEWHERE = [
+    ("--drafter d", "there", "d"),
+    ("--port 1 --drafter d --queue 2", "there", "d"),
+    ("--drafter", "there", BARE),
+    ("--drafter --port 1", "there", BARE),
+    ("--drafter=d", "there", "d"),
+    ("", "there", None),
+    # MODEL of the command line goes before the other
+    ("m --drafter d", "m", "d"),
+    ("m --drafter", "m", BARE),
+    ("m", "m", None),
+    ("--drafter=d m", "m", "d"),
+    ("--drafter --port 1 m", "m", BARE),
+    ("--drafter -- m", "m", BARE),
+]
+
+
+@pytest.mark.parametrize(("line", "model", "drafter"), ELSEWHERE)
+def test_a_model_of_the_settings_file_leaves_the_next_word_to_the_drafter(
+    tmp_path: Path, line: str, model: str, drafter: str | None
+) -> None:
+    file = tmp_path / "tf.toml"
+    file.write_text('model = "there"\n')
+    settings = load(["--settings", str(file), *line.split()]).settings
+    assert (settings.model, settings.drafter) == (model, drafter)
+
+
+@pytest.mark.parametrize(("line", "model", "drafter"), ELSEWHERE)
+def test_so_does_one_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, line: str, model: str, drafter: str | None
+) -> None:
+    monkeypatch.setenv("TF_MODEL", "there")
+    settings = load(line.split()).settings
+    assert (settings.model, settings.drafter) == (model, drafter)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("line", ["--drafter m n", "--drafter m --port 1 n"])
+def test_two_words_that_may_each_be_the_model_are_refused(
+    monkeypatch: pytest.MonkeyPatch, line: str, named: bool
+) -> None:
+    if named:
+        monkeypatch.setenv("TF_MODEL", "there")
+    with pytest.raises(SettingsError) as caught:
+        load(line.split())
+    assert str(caught.value) == (
+        "after --drafter, 'm' and 'n' may each be MODEL\nhint: put MODEL first, or write --drafter=NAME"
+    )
 
 
 def test_no_drafts_keeps_the_drafter_setting() -> None:

@@ -9,7 +9,8 @@ import pytest
 from tf_host.settings import Invocation, ServerSettings, load
 from tf_plugins import SettingsError
 
-A_KEY = "a key of at least one character; leave it out to serve without one"
+A_KEY = "a key of printable characters without white space; leave it out to serve without one"
+A_DRAFTER = "a name or a folder, or true for the one that goes with the model"
 ORIGINS = "different origins of the form https://host[:port], or *"
 NO_ORIGINS = ("foo", "chat.example.org:443", "https://", "https://a.example/", "https://A.example", "//a.example")
 
@@ -117,6 +118,23 @@ def test_variables_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, name: str, v
 
 
 @pytest.mark.parametrize(
+    ("value", "drafter"),
+    [
+        *((word, "") for word in ("1", "true", "True", "yes", "on")),
+        *((word, None) for word in ("0", "false", "FALSE", "no", "off", "")),
+        *((name, name) for name in ("2", "./1", "org/repo@v1")),
+    ],
+)
+def test_the_drafter_by_variable_is_a_switch_or_a_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch, value: str, drafter: str | None
+) -> None:
+    monkeypatch.setenv("TF_DRAFTER", value)
+    assert load([]).settings.drafter == drafter
+    file.write_text("drafter = 'd'\n")
+    assert load(["--settings", "tf.toml"]).settings.drafter == ("d" if value == "" else drafter)
+
+
+@pytest.mark.parametrize(
     "name",
     [
         # TensorFlow, Terraform, and this project's own that are no settings
@@ -153,6 +171,10 @@ def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch, nam
         ("model = 3", "tf.toml: model must be a name or a folder, not 3"),
         ("cors = [1]", f"tf.toml: cors must be {ORIGINS}, not [1]"),
         ("api_key = 5", f"tf.toml: api_key must be {A_KEY}"),
+        ("drafter = ''", f"tf.toml: drafter must be {A_DRAFTER}, not ''"),
+        ("drafter = 1", f"tf.toml: drafter must be {A_DRAFTER}, not 1"),
+        ("drafter = 0", f"tf.toml: drafter must be {A_DRAFTER}, not 0"),
+        ("drafter = 1.0", f"tf.toml: drafter must be {A_DRAFTER}, not 1.0"),
         (
             "plugins = ['llama']",
             "tf.toml: plugins must be tables, [plugins.<name>], not a list\n"
@@ -197,6 +219,24 @@ def test_a_secret_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.api_key is not None
     assert settings.api_key.get_secret_value() == "sesame"
     assert "sesame" not in repr(settings)
+
+
+@pytest.mark.parametrize("around", ["{}\n", "{}\r\n", " {}", "\t{} \n"])
+def test_white_space_around_a_key_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch, around: str) -> None:
+    monkeypatch.setenv("TF_API_KEY", around.format("sesame"))
+    settings = load([]).settings
+    assert settings.api_key is not None
+    assert settings.api_key.get_secret_value() == "sesame"
+
+
+@pytest.mark.parametrize(
+    "key", ["open sesame", "open\tsesame", "open\nsesame", "open\x1bsesame", "\ufeffsesame", "open\xa0sesame", " \n"]
+)
+def test_a_key_that_no_client_can_send_is_refused_untold(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("TF_API_KEY", key)
+    assert said() == f"TF_API_KEY must be {A_KEY}"
+    monkeypatch.delenv("TF_API_KEY")
+    assert said(f"--api-key={key}") == f"--api-key must be {A_KEY}"
 
 
 @pytest.mark.parametrize(
