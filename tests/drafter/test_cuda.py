@@ -26,6 +26,7 @@ from tf_llama.drafter.cuda.chain import CudaChain, possible
 from tf_llama.drafter.cuda.form import Stacks
 from tf_llama.drafter.cuda.kernel import DraftKernel, Given, _schedule
 from tf_llama.drafter.cuda.schedule import Row, passes
+from tf_llama.drafter.forward import Forward
 from tf_llama.drafter.proposer import LlamaDrafter
 from tf_llama.rows.cuda.processor import processor
 
@@ -320,3 +321,19 @@ def test_a_block_has_room_for_a_pass(hidden: int, mlp: int, width: int) -> None:
     config = parsed(hidden_size=hidden, intermediate_size=mlp, num_attention_heads=32, num_key_value_heads=8)
     assert plan.rows(config, H200.shared) == width
     assert plan.memory(config, width) + 8_192 <= H200.shared
+
+
+def test_prompts_of_any_length_are_read_in_few_shapes(
+    through_kernel: LlamaDrafter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLX takes milliseconds more for a length that it did not see yet. What is padding stays out of the cache."""
+    shapes, rows = [], Forward.rows
+    monkeypatch.setattr(Forward, "rows", lambda self, ids, *more: (shapes.append(ids.size), rows(self, ids, *more))[1])
+    for stream, length in enumerate((30, 65, 100, 128, 129), start=1):
+        context = [(7 * at) % 90 + 3 for at in range(length + 1)]
+        through_kernel.open(stream, context, 400)
+        through_kernel.read(stream, context, length)
+        slot = through_kernel._slots[stream]
+        assert slot.tokens == context[:-1]
+        assert not mx.any(slot.cache[0][:, length:]).item()
+    assert shapes == [64, 128, 128, 128, 192]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tf_host.pricing.acceptance import HOPE, RECENT, Acceptance
@@ -41,9 +42,9 @@ class Streams:
     def __init__(self) -> None:
         self._open: dict[int, _Stream] = {}
         self._recent: dict[tuple[int, bool], Acceptance] = {}
-        self._alternatives: dict[tuple[int, bool], Alternatives] = {}
-        self._calibrations: dict[tuple[int, bool], Calibration] = {}
-        self._stood: dict[tuple[int, bool], Stood] = {}
+        self._alternatives = defaultdict[tuple[int, bool], Alternatives](Alternatives)
+        self._calibrations = defaultdict[tuple[int, bool], Calibration](Calibration)
+        self._stood = defaultdict[tuple[int, bool], Stood](Stood)
         self._reply = _REPLY
 
     def open(self, stream: int, sampled: bool) -> None:
@@ -61,17 +62,17 @@ class Streams:
         """A proposer in a stream."""
         drafts, sampled = self._open[stream].drafts, self._open[stream].sampled
         if proposer not in drafts:
-            stood = self._stood.setdefault((proposer, sampled), Stood())
-            drafts[proposer] = Drafts(Acceptance(self._start(proposer, sampled), hope=HOPE), Aside(stood))
+            aside = Aside(self._stood[proposer, sampled])
+            drafts[proposer] = Drafts(Acceptance(self._start(proposer, sampled), hope=HOPE), aside)
         return drafts[proposer]
 
     def alternatives(self, stream: int, proposer: int) -> Alternatives:
         """What is known of a proposer's alternatives in streams that are greedy, or sampled, as this one is."""
-        return self._alternatives.setdefault((proposer, self._open[stream].sampled), Alternatives())
+        return self._alternatives[proposer, self._open[stream].sampled]
 
     def calibration(self, stream: int, proposer: int) -> Calibration:
         """What is known of a proposer's probabilities in streams that are greedy, or sampled, as this one is."""
-        return self._calibrations.setdefault((proposer, self._open[stream].sampled), Calibration())
+        return self._calibrations[proposer, self._open[stream].sampled]
 
     def drafting(self, stream: int, proposer: int) -> bool:
         """Whether the proposer was ever weighed for the stream."""

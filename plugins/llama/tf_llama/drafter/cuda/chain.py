@@ -30,6 +30,10 @@ _LOG = logging.getLogger(__name__)
 _CHUNK = 1_024
 """Most rows of a prompt that are read at once. 256 of them take a 12M drafter as long to ask for as to compute."""
 
+_STEP = 64
+"""Rows of a chunk come in multiples of so many, the last of them unused. A length that was not read before takes MLX
+another 1 to 10 ms (measured on an H200: 2.4 to 6.7 ms for 101 to 190 tokens, padded 1.4 to 1.7)."""
+
 _SCORES = 1 << 25
 """Most attention scores of a chunk, 64 MiB of them, where that leaves 256 rows."""
 
@@ -62,9 +66,10 @@ class CudaChain(Chain):
         while unread:
             rows = min(_CHUNK, max(self._form.tail, _SCORES // (heads * (slot.length + _CHUNK))))
             chunk, unread = unread[:rows], unread[rows:]
-            part = self._part(slot, len(chunk))
-            angles = self._form.angles(mx.arange(slot.length, slot.length + len(chunk)))
-            self._forward.rows(mx.array(chunk), angles, [part])
+            padded = chunk + [0] * (-len(chunk) % _STEP)
+            part = self._part(slot, len(padded))
+            angles = self._form.angles(mx.arange(slot.length, slot.length + len(padded)))
+            self._forward.rows(mx.array(padded), angles, [part])
             written = mx.concatenate(part.tail)
             mx.eval(written)
             del part  # its views of the cache would make the writing a copy
