@@ -113,6 +113,7 @@ CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"rope_parameters": {"rope_type": "longrope"}}, "tiny scales rope by 'longrope'"),
     ({"rope_traditional": True}, "tiny pairs rope dimensions the traditional way"),
     ({"partial_rotary_factor": 0.5}, "tiny rotates a part of each head"),
+    ({"rope_parameters": {"rope_theta": 10_000.0, "partial_rotary_factor": 0.5}}, "tiny rotates a part of each head"),
     ({"hidden_act": "gelu"}, "tiny uses 'gelu' in its MLP, and the family llama serves 'silu'"),
     ({"model_file": "mine.py"}, "tiny brings code of its own"),
     ({"hidden_size": None}, "does not describe a Llama: hidden_size is missing"),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import secrets
 from collections.abc import Iterable, Mapping
+
+from pydantic import ValidationError
 
 from tf_host.http.errors import refuse
 from tf_host.http.sampling_body import SamplingBody
 from tf_host.requests import Sampling
 from tf_host.settings import ServerSettings
+
+log = logging.getLogger(__name__)
 
 _COLD = 1e-4
 """Temperatures below this are greedy: dividing by them overflows."""
@@ -35,6 +41,20 @@ def check_known(ids: Iterable[int], vocab: int, param: str) -> None:
     if any(token >= vocab for token in ids):
         reason = f"'{param}' names a token id past the vocabulary of {vocab:,}"
         raise refuse("invalid_value", reason, "ids come from /tokenize", param=param)
+
+
+def served_defaults(checkpoint: Mapping[str, float], name: str) -> Mapping[str, float]:
+    """The sampling defaults of a checkpoint that a request could ask for; the log names the others."""
+    served = {}
+    for field, value in checkpoint.items():
+        whole = int(value) if math.isfinite(value) and value == int(value) else value
+        try:
+            SamplingBody.model_validate({field: whole})
+        except ValidationError as error:
+            log.warning("%s: its default %s %r is left out: %s", name, field, value, error.errors()[0]["msg"])
+        else:
+            served[field] = value
+    return served
 
 
 def sampling_of(

@@ -48,7 +48,7 @@ def checked(found: Found, named: object) -> tuple[type[Plugin], tuple[str, ...]]
             f"it was written for plugin API {stated!r}, and this host has {API_VERSION}",
             f"upgrade {found.distribution}" if stated < API_VERSION else "upgrade tf-plugins",
         )
-    hooks = tuple(sorted(_hooks(found, named)))
+    hooks = tuple(sorted(set(_hooks(found, named))))  # one by its name and one by specname are asked together
     if not hooks:
         raise found.failed(
             "import",

@@ -8,6 +8,7 @@ import time
 
 from tf_host.device import prepare
 from tf_host.http import Keys, Served, make_app, run
+from tf_host.http.defaults import served_defaults
 from tf_host.plugins import Plugins
 from tf_host.prompts.folder import make_folder
 from tf_host.settings import ServerSettings
@@ -78,7 +79,7 @@ def _served(composed: Composed) -> Served:
         fingerprint=composed.verdict.fingerprint,
         context=composed.plan.context,
         vocab=composed.text.vocab,
-        sampling=composed.target.sampling,
+        sampling=served_defaults(composed.target.sampling, composed.target.name),
         created=int(time.time()),
         metrics=composed.metrics,
     )

@@ -138,7 +138,7 @@ def _refuse_config(raw: Mapping[str, Any], folder: Path, name: str, role: Role) 
         raise Refused(refusals.unserved(name, what, "give a checkpoint with another rope_scaling"))
     if raw.get("rope_traditional"):
         raise Refused(refusals.unserved(name, "pairs rope dimensions the traditional way", "give the hub release"))
-    if raw.get("partial_rotary_factor") not in (None, 1, 1.0):
+    if any(found.get("partial_rotary_factor") not in (None, 1, 1.0) for found in (raw, rope_fields(raw)[0])):
         raise Refused(refusals.unserved(name, "rotates a part of each head (partial_rotary_factor)", "give a Llama"))
     if raw.get("hidden_act", "silu") not in ("silu", "swish"):
         what = f"uses {raw['hidden_act']!r} in its MLP, and the family llama serves 'silu'"

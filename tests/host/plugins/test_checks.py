@@ -79,6 +79,19 @@ def test_hooks_of_every_allowed_form() -> None:
     )
 
 
+def test_a_hook_by_its_name_and_by_specname_is_one_hook() -> None:
+    class Twice(Base):
+        @hookimpl
+        def round_done(self, round):
+            pass
+
+        @hookimpl(specname="round_done")
+        def also(self, round):
+            pass
+
+    assert checked(FOUND, Twice)[1] == ("round_done",)
+
+
 def test_inherited_hooks_count() -> None:
     class Shared(Base):
         @hookimpl
