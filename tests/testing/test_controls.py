@@ -40,7 +40,8 @@ class Control:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.check.removeprefix('test_')}-{getattr(self.plugin, '__name__', self.plugin)}"
+        kind = self.plugin if isinstance(self.plugin, type) else type(self.plugin)
+        return f"{self.check.removeprefix('test_')}-{kind.__name__}"
 
 
 # Plugins
