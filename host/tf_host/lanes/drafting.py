@@ -59,9 +59,6 @@ class Drafting:
         depths: how many drafts to ask for.
         plan: cuts windows.
         alternatives: how many are asked for in each draft's place.
-
-    Attributes:
-        seconds: what proposers took when they were last asked.
     """
 
     def __init__(self, sources: Sequence[Source], depths: Depths, plan: RowPlan, alternatives: int = 0) -> None:
@@ -71,7 +68,6 @@ class Drafting:
         self._plan = plan
         self._dear = False
         self._found = False
-        self.seconds = 0.0
 
     def propose(self, streams: Sequence[Stream]) -> Mapping[int, Proposal]:
         """The draft of each stream that has one, with nothing in it where none pays.
@@ -79,7 +75,6 @@ class Drafting:
         Raises ``StreamFault`` where a grammar fails.
         """
         self._dear = False
-        self.seconds = 0.0
         views = {stream.number: self.view(stream) for stream in streams}
         most = self._depths.plan(list(views.values()))
         found = {stream.number: forced for stream in streams if (forced := _forced(stream, views[stream.number]))}
@@ -147,7 +142,6 @@ class Drafting:
         started = time.perf_counter()
         drafts = source.propose(requests, reading=_reading(source, requests, views))
         seconds = time.perf_counter() - started
-        self.seconds += seconds
         for request, draft in zip(requests, drafts, strict=True):
             if draft.tokens:
                 given = draft.tokens, draft.alternatives, draft.probabilities

@@ -38,6 +38,7 @@ class Fence:
         name, label: the proposer's.
         reads_ahead: whether it has ``read``.
         failures: how often it failed, and how the last time.
+        seconds: what its calls took in all.
         whose: the plugin, in brackets, for the log; empty where it is not known.
 
     Args:
@@ -49,6 +50,7 @@ class Fence:
         self.name, self.label = proposer.name, proposer.label
         self.reads_ahead = isinstance(proposer, ReadsAhead)
         self.failures = Failures()
+        self.seconds = 0.0
         self._proposer = proposer
         self.whose = f" ({plugin})" if plugin else ""
         self._told: set[str] = set()
@@ -80,8 +82,10 @@ class Fence:
                 log_fault(_log, f"proposer {self.name!r} failed in {method}; {otherwise}{self.whose}", error)
             return None
         finally:
+            seconds = time.perf_counter() - started
+            self.seconds += seconds
             if not reading:
-                self._timed(method, time.perf_counter() - started)
+                self._timed(method, seconds)
 
     def failed(self, method: str, what: str) -> bool:
         """Count a failure; whether it is the method's first. Of later ones the 2nd, 4th, 8th and so on are a line."""

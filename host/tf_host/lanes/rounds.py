@@ -30,7 +30,7 @@ class Round:
     Attributes:
         forwards: the windows of each forward.
         started: when it was planned, by ``time.perf_counter``.
-        proposing: seconds that proposers took for it.
+        spent: what proposers' calls had taken by then, since the start.
         read_back: when its draws were read.
         queued: its draws where it was sent while the round before ran.
         kept: whether the caches stand past its rows already, for the round that follows it.
@@ -39,7 +39,7 @@ class Round:
 
     forwards: list[list[StreamWindow]]
     started: float
-    proposing: float = 0.0
+    spent: float = 0.0
     read_back: float = 0.0
     queued: Queued | None = None
     kept: bool = False
@@ -70,24 +70,24 @@ class Rounds:
         self._depths = depths
         self._drafting = drafting
         self._ahead = Ahead(model, drafting)
-        self._read_back = 0.0
-        self._before = frozenset[int]()  # the streams of the last round
+        # Of the last round: its end, what proposers' calls had taken by then, and its streams.
+        self._read_back = self._spent = 0.0
+        self._before = frozenset[int]()
 
     def plan(self, streams: Sequence[Stream]) -> Round:
         """Draft for the streams and pack their windows into forwards of at most the band's top.
 
         Raises ``StreamFault`` when one stream's grammar fails; nothing has run then.
         """
-        started = time.perf_counter()
+        started, spent = time.perf_counter(), self._proposing()
         if queued := self._ahead.take(streams):
-            return Round([[StreamWindow(stream, None) for stream in queued.streams]], started, queued=queued)
+            return Round([[StreamWindow(stream, None) for stream in queued.streams]], started, spent, queued=queued)
         proposals = self._drafting.propose(streams)
         windows = [StreamWindow.of(stream, proposals.get(stream.number)) for stream in streams]
         for window in windows:
             window.masks = masks(window)
         forwards = pack([window.rows for window in windows], self._plan.top)
-        packed = [[windows[index] for index in forward] for forward in forwards]
-        return Round(packed, started, self._drafting.seconds)
+        return Round([[windows[index] for index in forward] for forward in forwards], started, spent)
 
     def run(
         self, round: Round, *, whole: bool = True, calm: bool = True, meanwhile: Callable[[], None] | None = None
@@ -113,23 +113,26 @@ class Rounds:
             meanwhile()
         mx.eval(arrays)
         round.read_back = time.perf_counter()
-        round.seconds = self._seconds(round, streams, whole, calm)
-        self._before = frozenset(stream.number for stream in streams)
-        self._read_back = round.read_back
+        now = frozenset(stream.number for stream in streams)
+        round.seconds = self._seconds(round, whole=whole, follows=calm and now == self._before)
+        self._read_back, self._spent, self._before = round.read_back, self._proposing(), now
         return drawn
 
-    def _seconds(self, round: Round, streams: Sequence[Stream], whole: bool, calm: bool) -> float | None:
-        """What the round took, proposers left out.
+    def _seconds(self, round: Round, *, whole: bool, follows: bool) -> float | None:
+        """What the round took, proposers' calls left out.
 
-        Counted from the end of the one before, with what the host did since: rounds that are queued behind another hide
-        that, and drafted ones must be worth it.
+        Where it ``follows`` the one before, counted from the end of that, with what the host did since: rounds that are
+        queued behind another hide it, and drafted ones must be worth it.
         """
         if round.queued is not None:
-            return round.read_back - self._read_back if whole and calm and round.queued.whole else None
+            return round.read_back - self._read_back if whole and follows and round.queued.whole else None
         if round.kept:
             return None
-        after = calm and self._before.issuperset(stream.number for stream in streams)
-        return round.read_back - (self._read_back if after else round.started) - round.proposing
+        began, spent = (self._read_back, self._spent) if follows else (round.started, round.spent)
+        return round.read_back - began - (self._proposing() - spent)
+
+    def _proposing(self) -> float:
+        return sum(source.seconds for source in self._sources)
 
     def stop(self) -> None:
         """Wait for whatever runs, after a round that failed half way: its streams' caches are about to be freed."""

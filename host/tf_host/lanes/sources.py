@@ -46,6 +46,11 @@ class Source:
         """How often the proposer failed, and how the last time."""
         return self._fence.failures
 
+    @property
+    def seconds(self) -> float:
+        """What the proposer's calls took so far."""
+        return self._fence.seconds
+
     def serves(self, stream: int) -> bool:
         """Whether the stream is open here and has not failed."""
         return stream in self._streams

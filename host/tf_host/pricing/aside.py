@@ -28,22 +28,32 @@ class Aside:
 
     Args:
         kind: what all streams of its kind stood.
+
+    Attributes:
+        again: whether the last one paid.
+        plain: plain rounds since it.
     """
 
     def __init__(self, kind: Stood | None = None) -> None:
-        self.wait = 0
+        self.again = False
         self.plain = 0
+        self._wait = self._waited = 0
         self._kind = kind or Stood()
+        self._taken = 0.0
 
     @property
     def due(self) -> bool:
         """Whether the next round should be drafted, to see whether it pays by now."""
-        return self.plain >= self.wait
+        return self.again or self.plain >= self._wait
 
     @property
     def rounds(self) -> float:
         """Plain rounds that have saved up for it: this stream's, or those of all, where replies are shorter."""
-        return max(self.plain, self._kind.rounds)
+        return max(self.plain, self._taken, self._kind.rounds)
+
+    def take(self) -> None:
+        """It will be drafted by what all have saved, and nobody else's."""
+        self._taken, self._kind.rounds = max(self._taken, self._kind.rounds), 0.0
 
     def stood(self, streams: int = 1) -> None:
         """A round that so many streams share was plain because drafts do not pay."""
@@ -52,14 +62,17 @@ class Aside:
 
     def tried(self) -> None:
         """The drafted round was run."""
-        self.wait = min(max(2 * self.wait, FIRST), LONGEST)
-        self.plain, self._kind.rounds = 0, 0.0
+        self._waited, self._wait = self._wait, min(max(2 * self._wait, FIRST), LONGEST)
+        self._restart()
 
     def paid(self) -> None:
-        """It landed what it cost, so that the next may follow."""
-        self.plain = self.wait
+        """It landed what it cost: the next follows, and no longer wait after that."""
+        self.again, self._wait = True, self._waited
 
     def pays(self) -> None:
         """Drafts pay again."""
-        self.wait = FIRST
-        self.plain, self._kind.rounds = 0, 0.0
+        self._wait = FIRST
+        self._restart()
+
+    def _restart(self) -> None:
+        self.again, self.plain, self._taken, self._kind.rounds = False, 0, 0.0, 0.0

@@ -148,10 +148,12 @@ class Asking:
             chain, reading = self._learned.chains[proposer], self._learned.unread(view, proposer)
             for depth in range(min(TRIAL, turn.limit(view)), 0, -1):
                 cost = rounds[depth] - rounds[0] + chain.chain(depth)
-                if cost + reading <= allowed:
+                if aside.again or cost + reading <= allowed:
+                    aside.take()
                     turn.trials[view.id, proposer] = cost / rounds[0] if rounds[0] else 0.0
                     return depth
-        aside.stood(len(turn.views))
+        if turn.follows:
+            aside.stood(len(turn.views))
         return 0
 
     def _plain_is_due(self, turn: Turn) -> bool:

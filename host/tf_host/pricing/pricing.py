@@ -38,9 +38,12 @@ class Pricing:
 
     def plan(self, streams: Sequence[StreamView]) -> Mapping[int, int]:
         """Most drafts of each stream: all that its window holds, or none before any plain round was timed."""
+        return self._plan(streams, follows=True)
+
+    def _plan(self, streams: Sequence[StreamView], *, follows: bool) -> Mapping[int, int]:
         prices = self._learned.prices
         prices.plain.now += 1
-        self._turn = Turn(prices, streams)
+        self._turn = Turn(prices, streams, follows=follows)
         for view in streams:
             self._learned.streams.open(view.id, sampled=view.temperature > 0)
         if not prices.alone.widest or (len(streams) == 1 and prices.alone.age(1) is None):
@@ -79,8 +82,7 @@ class Pricing:
 
     def asks(self, streams: Sequence[StreamView], proposer: int) -> bool:
         """Whether drafts are expected to pay, reading included."""
-        most = self.plan(streams)
-        self._turn.plain_due = False  # no round follows
+        most = self._plan(streams, follows=False)
         return streams[-1].id in most and self.choose(streams[-1], proposer) > 0
 
     def record_read(self, proposer: int, tokens: int, seconds: float) -> None:

@@ -29,10 +29,12 @@ class Turn:
             now: plain rounds that it costs.
         rates: expected tokens a second by stream, where it has the round to itself.
         lands: tokens and seconds by depth, of a stream and a proposer.
+        follows: whether there will be such a round; else it is only asked about.
         plain_due: whether the round is left plain, to time it; ``None`` before anybody wanted to know.
     """
 
-    def __init__(self, prices: RoundPrices, streams: Sequence[StreamView] = ()) -> None:
+    def __init__(self, prices: RoundPrices, streams: Sequence[StreamView] = (), *, follows: bool = True) -> None:
+        self.follows = follows
         self.views = {view.id: view for view in streams}
         self.asked: dict[int, dict[int, int]] = {}
         self.taken: dict[int, Offer] = {}
@@ -40,7 +42,7 @@ class Turn:
         self.trials: dict[tuple[int, int], float] = {}
         self.rates: dict[int, float] = {}
         self.lands: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
-        self.plain_due: bool | None = None
+        self.plain_due: bool | None = None if follows else False
         self._prices = prices
         self._seconds: list[float] = []
 

@@ -11,10 +11,10 @@ from tests.fakes.lanes import decode, make_lanes, request, run
 from tests.fakes.model import FakeModel
 from tests.fakes.proposers import FakeProposer
 from tests.fakes.reading import Sink
-from tf_host.lanes import drafting, rounds
+from tf_host.lanes import drafting, fence, rounds
 from tf_host.lanes.depths import RoundSample
 from tf_host.lanes.fixed_depths import FixedDepths
-from tf_plugins.types import DraftRequest, RoundDone, StreamDone, Window
+from tf_plugins.types import DraftRequest, Outcome, RoundDone, StreamDone, Window
 
 FORWARD, CALL, OBSERVED = 10.0, 50.0, 3.0
 
@@ -35,7 +35,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        for module in (rounds, drafting):
+        for module in (rounds, drafting, fence):
             monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
         self.model = FakeModel()
         self.model.on_verify = self.verify
@@ -80,3 +80,25 @@ def test_a_round_that_a_stream_joins_is_counted_from_its_plan(monkeypatch: pytes
         FORWARD,
         FORWARD + OBSERVED,
     ]
+
+
+def test_no_call_of_a_proposer_is_a_round_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is slow to hear what became of its drafts, or that a stream ended, makes nobody else's rounds dearer."""
+    clock, depths = Clock(monkeypatch), Told()
+
+    class Slow(FakeProposer):
+        def observe(self, outcomes: Sequence[Outcome]) -> None:
+            super().observe(outcomes)
+            clock.now += CALL
+
+        def close(self, stream: int) -> None:
+            super().close(stream)
+            clock.now += CALL
+
+    lanes = make_lanes(clock.model, proposers=[Slow(clock.propose)], depths=depths, observers=[clock])
+    decode(lanes, request([1, 2, 3], 12), request([7, 8], 40))
+    streams = [len(sample.outcomes) for sample in depths.rounds]
+    alone = streams.index(1, streams.index(2))
+    assert len(streams) - alone > 3
+    assert depths.rounds[alone].seconds == FORWARD
+    assert {sample.seconds for sample in depths.rounds[alone + 1 :]} == {FORWARD + OBSERVED}

@@ -44,7 +44,7 @@ def test_a_trial_that_pays_is_followed_by_another() -> None:
     assert not aside.due
     aside.paid()
     assert aside.due
-    assert gaps(aside, 2) == [0, 128]
+    assert gaps(aside, 3) == [0, 64, 128]  # no longer wait than before
 
 
 def test_what_streams_of_a_kind_stood_is_saved_up_together() -> None:
@@ -56,6 +56,10 @@ def test_what_streams_of_a_kind_stood_is_saved_up_together() -> None:
     assert Aside(kind).rounds == aside.rounds == 150
     Aside(kind).tried()
     assert aside.rounds == 50  # its own
+    first, second = Aside(kind), Aside(kind)
+    first.stood()
+    first.take()
+    assert (first.rounds, second.rounds) == (1, 0)  # one of them spends it
     shared = Aside(Stood())
     shared.stood(streams=4)
     assert shared.plain == 1

@@ -280,6 +280,13 @@ def test_asking_about_reading_leaves_the_plain_round_due() -> None:
     assert [pricing.choose(view(), proposer) for proposer in (COPY, DRAFTER)] == [0, 0]
 
 
+def test_asking_about_reading_is_no_round_that_a_stream_stood() -> None:
+    pricing = started(drafter_kept=0)
+    for _ in range(50):
+        assert not pricing.asks([view(2, context=3_000, unread=3_000, left=20)], DRAFTER)
+    assert pricing._learned.streams.drafts(2, DRAFTER).aside.plain == 0
+
+
 def test_nothing_is_read_ahead_before_a_plain_round_was_timed() -> None:
     assert not Pricing(PLAN, [Drafter(step=0.0)]).asks([view()], 0)
 
