@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def refused(pair: Pair, device: Device, memory: int, limit: int | None = None) -
         (pair(8), FLOAT32, 16, None),
         (pair(8), STORED, 64, 8),
         (pair(16, dtype="float32"), FLOAT32, 16, None),
+        # Packed weights are served as they are stored, whatever the device computes in.
+        (pair(15, dtype="q4_0"), FLOAT32, 16, None),
         # Whoever gives more than the machine says it has knows better.
         (pair(18), STORED, 16, 20),
     ],
@@ -73,6 +76,24 @@ def test_weights_past_the_device_are_refused_with_what_makes_them_less() -> None
     assert refused(pair(15, 2), STORED, 16).hint == "leave out --drafter; caches and a reserve come on top"
     both = "give --dtype bfloat16, leave out --drafter; caches and a reserve come on top"
     assert refused(pair(15, 2), FLOAT32, 16).hint == both
+
+
+def test_packed_weights_are_refused_as_they_are_stored() -> None:
+    refusal = refused(pair(12, 2, dtype="q4_0"), FLOAT32, 64, 13)
+    assert refusal.reason == "the weights of big and small take 14.0 GiB in q4_0, past the 13.0 GiB of --memory-gib"
+    assert refusal.hint == "give --memory-gib above 14, or leave out --drafter; caches and a reserve come on top"
+
+
+@pytest.mark.parametrize("served", [None, "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("stored", ["float32", "bfloat16", "float16", "q4_0", "uint32"])
+@pytest.mark.parametrize("drafter", [0, 3])
+def test_a_dtype_that_is_named_is_one_that_the_setting_takes(drafter: int, stored: str, served: str | None) -> None:
+    hint = refused(pair(12, drafter, stored), Device("cpu", "cpu", "a CPU", dtype=served), 16, 5).hint
+    named = re.findall(r"--dtype (\w+)", hint)
+    numbers = stored in ("float32", "bfloat16", "float16")
+    assert bool(named) == (numbers and (served or stored) == "float32")
+    for dtype in named:
+        assert load(["--dtype", dtype]).settings.dtype == dtype
 
 
 @pytest.mark.parametrize("limit", [None, 8, 17])

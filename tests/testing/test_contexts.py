@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from tests.testing.good import Echo, EchoPlugin
 from tests.testing.proposers import drafting, proposing
 from tf_host.lanes.tokens import Tokens as HostTokens
-from tf_plugins.testing import Engine, ProposerChecks, Reply
+from tf_plugins.testing import Engine, ProposerChecks, target_facts
 from tf_plugins.testing.tokens import Tokens
-from tf_plugins.types import Draft, DraftRequest
+from tf_plugins.types import Draft, DraftRequest, TargetFacts
 
 
 def test_the_view_is_the_host_s() -> None:
@@ -55,37 +54,38 @@ def test_a_proposer_that_fails_on_every_call_is_named(tf_engine: Engine) -> None
     class Checks(ProposerChecks):
         plugin = proposing("Adds", propose=drafting(adds_to_a_list))
 
-    with pytest.raises(AssertionError, match=r"without the proposer: proposer 'echo' failed in propose.*: TypeError: "):
+    with pytest.raises(AssertionError, match="without the proposer: echo: propose: TypeError: "):
         Checks().test_replies_are_the_plain_ones(0.0, tf_engine)
 
 
-def test_drafts_that_are_never_verified_are_noticed(tf_engine: Engine) -> None:
-    """No plugin can have that in the kit's engine: this one drafts nothing for anybody."""
+@pytest.mark.parametrize("context", [64, 128, 195])
+def test_a_target_that_is_too_short_for_the_contexts_is_noticed(context: int) -> None:
+    """A context that is cut to nothing would be a check that holds nothing."""
 
     class Checks(ProposerChecks):
         plugin = EchoPlugin
 
-    with pytest.raises(AssertionError, match=r"the server verified none of \d+ drafts"):
-        Checks().test_replies_are_the_plain_ones(0.0, undrafted(tf_engine))
+        def target(self) -> TargetFacts:
+            return target_facts(context=context)
+
+    message = rf"has 68 tokens, which with 128 more do not fit target\(\)\.context of {context}\b"
+    for check in (
+        Checks.test_a_call_is_short,
+        Checks.test_it_drafts,
+        Checks.test_ended_streams_leave_nothing_behind,
+        Checks.test_kept_bytes_are_counted,
+        Checks.test_release_gives_everything_back,
+    ):
+        with pytest.raises(AssertionError, match=message):
+            check(Checks())
 
 
-def undrafted(real: Engine) -> Any:
-    """The engine, whose replies say that no draft was verified."""
+def test_a_target_that_just_holds_the_contexts_is_enough() -> None:
+    class Checks(ProposerChecks):
+        plugin = EchoPlugin
 
-    class Server:
-        def __init__(self, server: Any) -> None:
-            self.proposers, self.server = server.proposers, server
+        def target(self) -> TargetFacts:
+            return target_facts(context=196)
 
-        def reply(self, prompt: str, **how: Any) -> Reply:
-            return self.replies([prompt], **how)[0]
-
-        def replies(self, prompts: Sequence[str], **how: Any) -> list[Reply]:
-            made = self.server.replies(prompts, **how)
-            return [Reply(reply.tokens, reply.text, reply.reason, reply.rounds) for reply in made]
-
-    @contextmanager
-    def engine(*plugins: Any, **given: Any) -> Iterator[Server]:
-        with real(*plugins, **given) as server:
-            yield Server(server)
-
-    return engine
+    Checks().test_a_call_is_short()
+    Checks().test_release_gives_everything_back()

@@ -38,6 +38,10 @@ class Server(Protocol):
     proposers: Sequence[Proposer]
     """The proposers in use, in the order that they are asked."""
 
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Proposers that failed, by name, and what went wrong the last time; complete once the server is closed."""
+
     def reply(
         self, prompt: str, *, max_tokens: int = 80, temperature: float = 0.0, seed: int = 0, draft: bool = True
     ) -> Reply:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -78,11 +78,10 @@ class StateFolder:
             with contextlib.suppress(OSError):
                 self.path(ids).unlink(missing_ok=True)
 
-    def read(self, room: Callable[[], int], kept: Container[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], str]]:
+    def read(self, room: Callable[[], int]) -> Iterator[tuple[bytes, dict[str, Any], str]]:
         """``(ids, arrays, file name)`` of usable files that fit ``room()``, the newest first.
 
-        A file that is damaged, of another key, a copy under another name, or of ids in ``kept`` is skipped with one
-        line in the log.
+        A file that is damaged, of another key, or a copy under another name is skipped with one line in the log.
         """
         self._sweep()
         for path, _, size in reversed(self._files()):
@@ -94,8 +93,6 @@ class StateFolder:
                     ids = _parsed(header.metadata.get("ids", ""))
                     if path.name != self.path(ids).name:
                         raise Damaged(f"its ids belong in {self.path(ids).name}")
-                    if ids in kept:
-                        raise Damaged("its ids are kept already")
                     if header.nbytes <= room():
                         yield ids, read_arrays(file, header), path.name
             except (OSError, Damaged) as error:

@@ -165,7 +165,7 @@ class PromptStore:
             return 0
         room = room if self.limit is None else min(room, self.limit)
         found = 0
-        for ids, arrays, name in self._folder.read(lambda: room - self._nbytes, self._entries):
+        for ids, arrays, name in self._folder.read(lambda: room - self._nbytes):
             try:
                 state = self._model.load_state(arrays)
                 if state.length * _ID_BYTES != len(ids):

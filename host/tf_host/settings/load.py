@@ -44,7 +44,8 @@ def load(argv: Sequence[str]) -> Invocation:
         SystemExit: after ``--help``.
     """
     line = flags.CommandLine()
-    by_flag, parsed = line.parse(argv)
+    # Which word after --drafter is MODEL is settled once the other sources are read; until then none is refused for it.
+    _, parsed = line.parse(argv, model_named=True)
     if parsed.version:
         return Invocation("version", ServerSettings())
     if parsed.json and not parsed.plugins:
@@ -52,8 +53,7 @@ def load(argv: Sequence[str]) -> Invocation:
     file_name = parsed.settings if parsed.settings is not None else os.environ.get(environment.FILE_VARIABLE)
     by_variable = environment.read()
     from_file = file.read(file_name) if file_name else file.SettingsFile("")
-    if "model" in from_file.values or "model" in by_variable:  # then the word after --drafter is not MODEL
-        by_flag, parsed = line.parse(argv, model_named=True)
+    by_flag, _ = line.parse(argv, model_named="model" in from_file.values or "model" in by_variable)
 
     values: dict[str, Any] = {**from_file.values, **by_variable, **by_flag}
     origins: dict[str, Origin] = {key: from_file.origin(key) for key in from_file.values}

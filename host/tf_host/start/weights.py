@@ -6,20 +6,21 @@ import math
 
 from tf_host.checkpoints import Pair
 from tf_plugins import Refused
-from tf_plugins.types import Checkpoint, Device, Refusal
+from tf_plugins.types import Device, Refusal
 
 __all__ = ["refuse_weights"]
 
 GIB = 1 << 30
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Of a number."""
+"""Of a number, in the dtypes that ``--dtype`` takes."""
 
 
 def refuse_weights(pair: Pair, device: Device, memory: int, limit: int | None) -> None:
     """Refuse weights that take more than there is, the target's as they are served and the drafter's as stored.
 
-    What else is needed is the ledger's to weigh, once everything is loaded.
+    Weights in a dtype that ``--dtype`` does not take, as packed ones are, count as stored on any device. What else is
+    needed is the ledger's to weigh, once everything is loaded.
 
     Args:
         pair: target and drafter, their weights not read yet.
@@ -31,17 +32,18 @@ def refuse_weights(pair: Pair, device: Device, memory: int, limit: int | None) -
         Refused: target and drafter together are past ``limit``, or past ``memory`` where there is none.
     """
     room = memory if limit is None else limit
-    dtype = device.dtype or pair.target.dtype
-    target, drafter = _served(pair.target, dtype), pair.drafter.weight_bytes if pair.drafter else 0
+    stored = pair.target.dtype
+    dtype = device.dtype if device.dtype in _BYTES and stored in _BYTES else stored
+    target = pair.target.weight_bytes * _BYTES.get(dtype, 1) // _BYTES.get(stored, 1)
+    drafter = pair.drafter.weight_bytes if pair.drafter else 0
     if target + drafter <= room:
         return
     names = f"{pair.target.name} and {pair.drafter.name}" if pair.drafter else pair.target.name
     there = f"the {_gib(memory)} that the device has" if limit is None else f"the {_gib(limit)} of --memory-gib"
-    narrow = f"give --dtype {'bfloat16' if pair.target.dtype == dtype else pair.target.dtype}"
+    narrow = f"give --dtype {'bfloat16' if stored == dtype else stored}"
     half = target // 2 if dtype == "float32" else target
-    less = {narrow: half + drafter, "leave out --drafter": target}
-    ways = [_way("", target + drafter, room, memory)]
-    ways += [_way(change, nbytes, room, memory) for change, nbytes in less.items() if nbytes < target + drafter]
+    less = {"": target + drafter, narrow: half + drafter, "leave out --drafter": target}
+    ways = [_way(change, nbytes, room, memory) for change, nbytes in less.items() if not change or nbytes < less[""]]
     fitting = ", or ".join(filter(None, ways)) or _way(f"{narrow}, leave out --drafter", half, room, memory)
     raise Refused(
         Refusal(
@@ -54,11 +56,6 @@ def refuse_weights(pair: Pair, device: Device, memory: int, limit: int | None) -
 
 
 _NO_WAY = "no setting makes it fit here: serve a smaller checkpoint, or this one on a machine with more memory"
-
-
-def _served(checkpoint: Checkpoint, dtype: str) -> int:
-    """Bytes of its weights in the dtype that they are served in."""
-    return checkpoint.weight_bytes * _BYTES.get(dtype, 2) // _BYTES.get(checkpoint.dtype, 2)
 
 
 def _way(change: str, nbytes: int, room: int, memory: int) -> str:

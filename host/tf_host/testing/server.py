@@ -48,11 +48,17 @@ _LEAST = 0.5
 class FakeServer:
     """Implements ``tf_plugins.testing.Server``."""
 
-    def __init__(self, engine: EngineThread, plugins: Plugins, proposers: Sequence[Proposer]) -> None:
+    def __init__(self, engine: EngineThread, lanes: Lanes, plugins: Plugins, proposers: Sequence[Proposer]) -> None:
         self.proposers = proposers
         self._engine = engine
+        self._lanes = lanes
         self._plugins = plugins
         self._ids = itertools.count(1)
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """What the lanes count; the releases at the end, too."""
+        return {name: failures.last for name, failures in self._lanes.snapshot().failures.items()}
 
     def reply(self, prompt: str, **how: Any) -> Reply:
         """One reply, alone."""
@@ -147,7 +153,7 @@ def fake_server(*plugins: type[Plugin], settings: Mapping[str, Any] | None = Non
     try:
         lanes = engine.call(lambda: _lanes(facade, made, owned))
         engine.serve(lanes)
-        yield FakeServer(engine, facade, made)
+        yield FakeServer(engine, lanes, facade, made)
     finally:
         engine.stop(0.0, owned.close)
 

@@ -282,6 +282,7 @@ def test_asking_about_reading_leaves_the_plain_round_due() -> None:
 
 def test_asking_about_reading_is_no_round_that_a_stream_stood() -> None:
     pricing = started(drafter_kept=0)
+    pricing.record_read(DRAFTER, 1_000, 1.0)
     for _ in range(50):
         assert not pricing.asks([view(2, context=3_000, unread=3_000, left=20)], DRAFTER)
     assert pricing._learned.streams.drafts(2, DRAFTER).aside.plain == 0

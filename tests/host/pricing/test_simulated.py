@@ -67,7 +67,7 @@ def test_a_bad_drafter_costs_less_than_three_in_a_hundred(parallel: int, rehears
 def test_streams_that_are_due_at_once_do_not_all_spend_what_they_saved_up_together(parallel: int) -> None:
     """Short replies whose drafts never land, each with a prompt to read before the first."""
     drafter = Drafter(step=0.01, read=0.002, reports=Costs(step=0.01, read=0.002))
-    wanted = [Reply([False] * 40, prompt=1_000) for _ in range(300)]
+    wanted = [Reply([False] * 40, prompt=1_000) for _ in range(600)]
     plain = serve(NoDrafts(), wanted, cpu, drafter, parallel=parallel)
     priced = serve(started(PLAN, cpu, drafter, 0.05), wanted, cpu, drafter, parallel=parallel)
     assert priced.rate > 0.98 * plain.rate

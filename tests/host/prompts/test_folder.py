@@ -282,20 +282,6 @@ def test_a_copy_of_a_file_is_skipped_with_one_line(written: Path, caplog: pytest
     assert (again.count(), again.nbytes()) == (0, 0)
 
 
-def test_what_is_kept_already_is_not_read_again(
-    written: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    again = store(written)
-    assert again.load(1 << 30) == 1
-    monkeypatch.setattr("tf_host.prompts.folder.read_arrays", None)
-    with caplog.at_level(logging.WARNING):
-        assert again.load(1 << 30) == 0
-    (record,) = caplog.records
-    assert record.getMessage() == f"kept prompt {only_file(written).name} skipped: its ids are kept already"
-    again.trim(0, None)
-    assert again.nbytes() == 0
-
-
 def test_keys_do_not_share_files(tmp_path: Path) -> None:
     for key in ("one", "two"):
         kept = store(tmp_path, key=key)

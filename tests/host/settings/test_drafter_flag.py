@@ -89,6 +89,8 @@ ELSEWHERE = [
     ("m --drafter", "m", BARE),
     ("m", "m", None),
     ("--drafter=d m", "m", "d"),
+    ("--drafter d m", "m", "d"),
+    ("--drafter d --port 1 m", "m", "d"),
     ("--drafter --port 1 m", "m", BARE),
     ("--drafter -- m", "m", BARE),
 ]
@@ -113,13 +115,28 @@ def test_so_does_one_of_the_environment(
     assert (settings.model, settings.drafter) == (model, drafter)
 
 
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("line", ["--drafter d m --settings {}", "--settings {} --drafter d m", "--drafter d m"])
+def test_the_settings_file_may_come_from_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
+    (tmp_path / "tf.toml").write_text('model = "there"\n')
+    monkeypatch.setenv("TF_SETTINGS", str(tmp_path / "tf.toml"))
+    settings = load(line.format(tmp_path / "tf.toml").split()).settings
+    assert (settings.model, settings.drafter) == ("m", "d")
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["--drafter", "d", "m", "--version"]])
+def test_the_version_needs_no_source(monkeypatch: pytest.MonkeyPatch, argv: list[str]) -> None:
+    monkeypatch.setenv("TF_SETTINGS", "no.toml")
+    assert load(argv).action == "version"
+
+
 @pytest.mark.parametrize("line", ["--drafter m n", "--drafter m --port 1 n"])
+@pytest.mark.parametrize("file", [False, True])
 def test_two_words_that_may_each_be_the_model_are_refused(
-    monkeypatch: pytest.MonkeyPatch, line: str, named: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, file: bool
 ) -> None:
-    if named:
-        monkeypatch.setenv("TF_MODEL", "there")
+    if file:  # one that names no model
+        (tmp_path / "tf.toml").write_text("port = 1\n")
+        monkeypatch.setenv("TF_SETTINGS", str(tmp_path / "tf.toml"))
     with pytest.raises(SettingsError) as caught:
         load(line.split())
     assert str(caught.value) == (
