@@ -76,9 +76,8 @@ def proposers(target: TargetFacts) -> Sequence[Proposer]:
     order, which is the order that they are asked in each round: the first draft for a stream stands. An exception
     stops the start; whatever the plugin had loaded by then it must have freed.
 
-    A start with ``--drafter`` is refused where no plugin takes the drafter: before anything loads where no hook
-    ``proposers`` in use has the parameter ``target`` (leave it out where a proposer drafts without a drafter), and
-    after all were asked where none that looked at ``target.drafter`` gave a proposer. Since 0.1.
+    A plugin whose proposers draft with the checkpoint of ``--drafter``, ``target.drafter``, names its family in
+    ``Plugin.drafts_with``. Since 0.1.
 
     Example:
         @hookimpl

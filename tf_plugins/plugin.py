@@ -18,10 +18,13 @@ class Plugin:
     Attributes:
         api_version: the ``API_VERSION`` that the plugin was written for; every plugin states it as a literal.
         Settings: a pydantic model class that its settings table is parsed by, or ``None`` for no settings.
+        drafts_with: names of the families whose checkpoints, given with ``--drafter``, its proposers draft with. A
+            start with a drafter that no plugin in use drafts with is refused.
     """
 
     api_version: ClassVar[int] = 0
     Settings: ClassVar[type[Any] | None] = None
+    drafts_with: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, settings: Any) -> None:
         """Args: settings: an instance of ``Settings``, or ``None``."""

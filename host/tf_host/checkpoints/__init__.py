@@ -2,6 +2,5 @@
 
 from tf_host.checkpoints.pair import Pair, resolve_pair
 from tf_host.checkpoints.resolve import Source, resolve
-from tf_host.checkpoints.untaken import drafter_untaken
 
-__all__ = ["Pair", "Source", "drafter_untaken", "resolve", "resolve_pair"]
+__all__ = ["Pair", "Source", "resolve", "resolve_pair"]

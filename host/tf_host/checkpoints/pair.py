@@ -58,7 +58,7 @@ def resolve_pair(settings: ServerSettings, plugins: Plugins, progress: Progress)
         if settings.drafter is not None:
             log.info("%s: the drafter is left out", settings.named("drafts"))
         return Pair(family, _facts(family, source, "target", progress), None)
-    if not plugins.may_take_drafter():
+    if not plugins.draft_with(family.name):
         raise drafter_untaken(settings, plugins, family)
 
     def find(asked: str) -> Source:

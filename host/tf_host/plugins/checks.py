@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from tf_host.plugins.discover import Found
@@ -47,6 +47,13 @@ def checked(found: Found, named: object) -> tuple[type[Plugin], tuple[str, ...]]
             "import",
             f"it was written for plugin API {stated!r}, and this host has {API_VERSION}",
             f"upgrade {found.distribution}" if stated < API_VERSION else "upgrade tf-plugins",
+        )
+    families: object = named.drafts_with
+    if isinstance(families, str) or not isinstance(families, Collection) or {type(one) for one in families} - {str}:
+        raise found.failed(
+            "import",
+            f"the drafts_with of {named.__name__} is {families!r} and no set of names of families",
+            'write it drafts_with = frozenset({"llama"})',
         )
     hooks = tuple(sorted(set(_hooks(found, named))))  # one by its name and one by specname are asked together
     if not hooks:

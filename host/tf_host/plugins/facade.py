@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self
 
 import pluggy
@@ -16,7 +17,6 @@ from tf_host.plugins.discover import Found, discover
 from tf_host.plugins.info import PluginInfo
 from tf_host.plugins.load import FAILURES, LoadedPlugin, available, load, one_line
 from tf_host.plugins.named import NamedFamily, named_checkpoint
-from tf_host.plugins.taking import SeenTarget, may_take
 from tf_host.settings import ServerSettings
 from tf_plugins import ENTRY_POINT_GROUP, PluginError, TfError, hookspecs
 from tf_plugins.types import (
@@ -47,7 +47,6 @@ class Plugins:
         self._loaded = tuple(loaded)
         self._reported: set[tuple[str, str, type[BaseException]]] = set()
         self._givers: dict[str, Found] = {}
-        self._takers: list[str] = []
         manager = pluggy.PluginManager(ENTRY_POINT_GROUP)
         manager.add_hookspecs(hookspecs)
         for one in self._loaded:
@@ -104,7 +103,7 @@ class Plugins:
         """All proposers, in the order that they are asked; those already made are released when one fails."""
         made: list[Proposer] = []
         try:
-            self._givers = self._collect("proposers", Proposer, made, self._proposers(target))
+            self._givers = self._collect("proposers", Proposer, made, self._answers("proposers", target=target))
         except BaseException:
             for proposer in reversed(made):
                 _release(proposer)
@@ -115,14 +114,9 @@ class Plugins:
         """The plugin that gave the proposer of this name."""
         return self._givers[proposer]
 
-    def may_take_drafter(self) -> bool:
-        """Whether a plugin in use may draft with the drafter, as far as that is known before anything loads."""
-        return any(may_take(caller) for _, caller in self._callers.get("proposers", ()))
-
-    @property
-    def takers(self) -> tuple[str, ...]:
-        """Names of the plugins that looked at the drafter when they made their proposers."""
-        return tuple(self._takers)
+    def draft_with(self, family: str) -> bool:
+        """Whether a plugin in use drafts with checkpoints of this family."""
+        return any(family in one.plugin.drafts_with for one in self._loaded)
 
     # deciders
 
@@ -194,26 +188,14 @@ class Plugins:
                 givers[item.name] = one.found
         return givers
 
-    def _proposers(self, target: TargetFacts) -> Iterator[tuple[LoadedPlugin, Any]]:
-        """Each plugin's own, and who of them took the drafter."""
-        self._takers.clear()
-        for one, caller in self._callers.get("proposers", ()):
-            seen = SeenTarget.of(target)
-            for answer in self._answer("proposers", one, caller, target=seen):
-                if seen.looked and isinstance(answer, Sequence) and len(answer):
-                    self._takers.append(one.name)
-                yield one, answer
-
     def _answers(self, hook: str, **facts: Any) -> Iterator[tuple[LoadedPlugin, Any]]:
-        """Each plugin's own answer."""
+        """Each plugin's own answers: all that it does not leave at ``None``, of a decider one thing."""
         for one, caller in self._callers.get(hook, ()):
-            for answer in self._answer(hook, one, caller, **facts):
+            answer = ask(one.found, hook, partial(caller, **facts))
+            if isinstance(answer, list) and not _first_result(hook):
+                yield from ((one, only) for only in answer)
+            else:
                 yield one, answer
-
-    def _answer(self, hook: str, one: LoadedPlugin, caller: pluggy.HookCaller, **facts: Any) -> Sequence[Any]:
-        """What one plugin answers: all that it does not leave at ``None``, of a decider one thing."""
-        answer = ask(one.found, hook, lambda: caller(**facts))
-        return answer if isinstance(answer, list) and not _first_result(hook) else (answer,)
 
     def _tell(self, hook: str, **events: Any) -> None:
         for one, caller in self._callers.get(hook, ()):

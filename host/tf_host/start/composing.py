@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
-from tf_host.checkpoints import Pair, drafter_untaken, resolve_pair
+from tf_host.checkpoints import Pair, resolve_pair
 from tf_host.device import bits_key, device_memory
 from tf_host.exact import Verdict, VerdictStore, probe
 from tf_host.exact.sample import REQUEST, SAMPLE
@@ -134,8 +134,6 @@ def _on_engine(
             )
         )
     fences = fenced(plugins, proposers, owned, context, device_memory(device))
-    if pair.drafter is not None and not plugins.takers:
-        raise drafter_untaken(settings, plugins, pair.family)
     states = PromptStore(model, plan, _gib(settings.prompt_cache_gib), settings.prompt_cache_dir, verdict.key)
 
     def bytes_for(tokens: int) -> int:

@@ -40,7 +40,7 @@ class FakePlugins:
     def unused(self) -> tuple[str, ...]:
         return self._unused
 
-    def may_take_drafter(self) -> bool:
+    def draft_with(self, family: str) -> bool:
         return self._takes
 
 

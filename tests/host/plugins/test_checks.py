@@ -26,6 +26,15 @@ def test_a_version_that_is_no_number() -> None:
     )
 
 
+@pytest.mark.parametrize("families", ["llama", None, ("llama", 3)])
+def test_families_that_are_no_names(families: object) -> None:
+    named = type("Odd", (Base,), {"drafts_with": families, "round_done": hookimpl(lambda self: None)})
+    assert said(named) == (
+        f"import: the drafts_with of Odd is {families!r} and no set of names of families\n"
+        'hint: write it drafts_with = frozenset({"llama"})'
+    )
+
+
 def said(named: object) -> str:
     with pytest.raises(PluginError) as caught:
         checked(FOUND, named)

@@ -13,6 +13,7 @@ class LlamaDrafterPlugin(Plugin):
     """Checks the pair before anything loads, then loads the checkpoint given with `--drafter`."""
 
     api_version = 1
+    drafts_with = frozenset({FAMILY})
 
     @hookimpl
     def refuse_start(self, start: StartFacts) -> Refusal | None:
