@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tf_plugins.testing.tokens import Tokens
+from tf_plugins.tokens import Tokens
 from tf_plugins.types import Draft, DraftRequest, Proposer
 
 __all__ = ["ROOM", "Opened", "request"]

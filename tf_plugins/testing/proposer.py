@@ -16,7 +16,7 @@ from tf_plugins.testing.engine import Engine
 from tf_plugins.testing.facts import CONTEXT, checkpoint, target_facts
 from tf_plugins.testing.opened import ROOM, Opened, request
 from tf_plugins.testing.plugin import PluginChecks
-from tf_plugins.testing.tokens import Tokens
+from tf_plugins.tokens import Tokens
 from tf_plugins.types import Draft, Outcome, Proposer, ReadsAhead, TargetFacts
 from tf_plugins.types.proposer import RESERVED_NAMES
 

@@ -9,7 +9,7 @@ from tf_host.lanes.depths import READING, Depths
 from tf_host.lanes.drafting import Drafting
 from tf_host.lanes.sources import Source
 from tf_host.lanes.stream import Stream
-from tf_host.lanes.tokens import Tokens
+from tf_plugins.tokens import Tokens
 
 __all__ = ["CatchingUp"]
 

@@ -10,8 +10,8 @@ from itertools import zip_longest
 from tf_host.lanes.depths import FORCED, MOST_DRAFTS, READING, Cut, Depths, DraftSample, Offer, StreamView
 from tf_host.lanes.sources import Source
 from tf_host.lanes.stream import Stream, StreamFault
-from tf_host.lanes.tokens import Tokens
 from tf_plugins.rows import RowPlan
+from tf_plugins.tokens import Tokens
 from tf_plugins.types import Draft, DraftRequest, Leaf
 
 GRAMMAR = "grammar"

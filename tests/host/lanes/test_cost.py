@@ -16,9 +16,9 @@ from tests.fakes.lanes import CountAdmission, make_lanes, request, run
 from tests.fakes.model import PLAN, FakeModel
 from tests.fakes.proposers import FakeProposer
 from tests.fakes.reading import Sink
-from tf_host.lanes.tokens import Tokens
 from tf_host.requests import Sampling
 from tf_plugins.rows import RowPlan
+from tf_plugins.tokens import Tokens
 from tf_plugins.types import DraftRequest, Window
 
 EVERYTHING = Sampling(

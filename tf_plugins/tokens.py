@@ -7,11 +7,17 @@ from typing import overload
 
 
 class Tokens(Sequence[int]):
-    """A read-only view of a token list; makes no copy, so a round costs the same at any context."""
+    """A read-only view, without a copy: what a ``Sequence`` has and no more, so no ``+`` and no equality with a list.
+
+    Slices are of the kind that is looked at: tuples of a prompt, lists of what grows.
+
+    Args:
+        tokens: what it shows, also once that has changed.
+    """
 
     __slots__ = ("_tokens",)
 
-    def __init__(self, tokens: list[int]) -> None:
+    def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens = tokens
 
     def __len__(self) -> int:
@@ -23,6 +29,6 @@ class Tokens(Sequence[int]):
     @overload
     def __getitem__(self, index: int) -> int: ...
     @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: int | slice) -> int | list[int]:
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
         return self._tokens[index]
