@@ -11,7 +11,7 @@ deterministic model that needs no weights. The kit imports the standard library,
 
 import pytest
 
-_MODULES = ("admission", "ledger", "observer", "plugin", "proposer", "refusal")
+_MODULES = ("admission", "ledger", "memory", "observer", "opened", "plugin", "proposer", "proposing", "refusal")
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
 
 from tf_plugins.testing.admission import AdmissionChecks  # noqa: E402

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import time
-import tracemalloc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from tf_plugins.testing.engine import Engine
-from tf_plugins.testing.facts import CONTEXT, checkpoint, target_facts
-from tf_plugins.testing.opened import ROOM, Opened, request
-from tf_plugins.testing.plugin import PluginChecks
+from tf_plugins.testing.memory import MemoryChecks
+from tf_plugins.testing.opened import request
 from tf_plugins.tokens import Tokens
-from tf_plugins.types import Draft, Outcome, Proposer, ReadsAhead, TargetFacts
+from tf_plugins.types import Draft, Outcome, ReadsAhead
 from tf_plugins.types.proposer import RESERVED_NAMES
-
-_CONTEXTS = tuple(
-    tuple(text.encode())
-    for text in (
-        "the cat sat on the mat and the dog sat on the mat and the cat sat on",
-        "a",
-        "0123456789 0123456789 0123456789 01234",
-        "def f(x):\n    return x\n\ndef f(y):\n    return y\n\ndef f(z):\n    ret",
-        "No two of these words are the same",
-    )
-)
 
 _LEASTS = (0.95, 0.5, 0.05)
 """``least`` of the requests that a draft may end early for."""
@@ -37,70 +20,9 @@ _LEASTS = (0.95, 0.5, 0.05)
 _ROUNDED = 1.01
 """What the product of the probabilities as they are given may differ by from that of those a proposer works with."""
 
-_LEAK_STREAMS = 40
-"""Streams in each of the two halves of the leak check."""
 
-_LEAK_BYTES = 512
-"""Bytes a stream that an allocator may keep of its own accord."""
-
-
-class ProposerChecks(PluginChecks):
-    """Does it draft within the rules, give back what it takes, and leave every reply as it was?
-
-    Attributes:
-        contexts: token ids to draft for, at least one of which it has drafts for.
-        prompts: prompts for whole replies of the fake model.
-        seconds: the longest that one call may take.
-    """
-
-    contexts: ClassVar[Sequence[Sequence[int]]] = _CONTEXTS
-    prompts: ClassVar[Sequence[str]] = (
-        "the cat sat on the mat and the dog sat on the mat and the",
-        "one two three one two three one two",
-        "z",
-        "def f(x):\n    return x\n\ndef f(y):\n",
-    )
-    seconds: ClassVar[float] = 1.0
-
-    def target(self) -> TargetFacts:
-        """The target that its proposer is made for; override it for one that needs a model or the target's noise.
-
-        Its ``context`` holds the longest of ``contexts`` and ``ROOM`` tokens more.
-        """
-        context = max([CONTEXT, *(len(context) + ROOM for context in self.contexts)])
-        return target_facts(context=context, checkpoint=checkpoint(context=context))
-
-    def make_proposer(self) -> Proposer:
-        """A fresh proposer: the first that the plugin gives for ``target()``."""
-        proposers: Sequence[Proposer] = self.hooks().ask("proposers", target=self.target())
-        assert proposers, "the plugin gives no proposer for target()"
-        return proposers[0]
-
-    def held(self) -> int:
-        """Bytes held now; override it for a proposer that holds memory outside Python."""
-        gc.collect()
-        return tracemalloc.get_traced_memory()[0]
-
-    @contextmanager
-    def opened(self) -> Iterator[Opened]:
-        """A fresh proposer for one check, released at its end."""
-        self._longest()
-        opened = Opened(self.make_proposer())
-        try:
-            yield opened
-        finally:
-            opened.end()
-
-    def test_a_call_is_short(self) -> None:
-        """All streams of a round wait for it; a slow one fails here, before it slows the other checks."""
-        with self.opened() as opened:
-            context = self._long()
-            streams = [opened.stream(context) for _ in range(4)]
-            opened.ask(*(request(stream, context) for stream in streams))
-            started = time.perf_counter()
-            opened.ask(*(request(stream, context) for stream in streams))
-            took = time.perf_counter() - started
-        assert took <= self.seconds, f"a call for 4 streams took {took:.1f} s, and `seconds` is {self.seconds}"
+class ProposerChecks(MemoryChecks):
+    """Does it draft within the rules, give back what it takes, and leave every reply as it was?"""
 
     def test_it_names_its_drafts(self) -> None:
         """``name`` counts its drafts in replies and metrics, and ``label`` stands in the start-up line."""
@@ -299,73 +221,6 @@ class ProposerChecks(PluginChecks):
                     assert value >= 0, f"{costs} has a negative time"
                 opened.ask(request(stream, list(self.contexts[0])))
 
-    def test_growth_is_arithmetic(self) -> None:
-        """What opening takes: the same at every call, more for more tokens, and known without a context."""
-        with self.opened() as opened:
-            for context in (Tokens(tuple(context)) for context in ((), *self.contexts)):
-                most = [len(context) + more for more in (1, ROOM // 2, ROOM)]
-                sizes = [opened.proposer.growth(context, tokens) for tokens in most]
-                assert sizes == [opened.proposer.growth(context, tokens) for tokens in most]
-                for nbytes in (nbytes for size in sizes for nbytes in (size.new, size.reused, size.copy)):
-                    assert type(nbytes) is int, f"{nbytes!r} is a {type(nbytes).__name__}, not an int"
-                    assert nbytes >= 0, f"{nbytes} bytes are less than none"
-                assert [size.new for size in sizes] == sorted(size.new for size in sizes)
-
-    def test_kept_bytes_can_be_shed(self) -> None:
-        """What is kept of streams that ended is counted, and given back when it is asked for."""
-        with self.opened() as opened:
-            for context in self.contexts:
-                stream = opened.stream(context)
-                opened.ask(request(stream, context))
-                opened.close(stream)
-            kept = opened.proposer.kept()
-            assert type(kept) is int, f"{kept!r} is a {type(kept).__name__}, not an int"
-            assert kept >= 0
-            assert opened.proposer.shed(kept) == 0, "bytes were shed although there was room for them"
-            assert opened.proposer.shed(0) == kept, "shed does not return the bytes that it freed"
-            assert opened.proposer.kept() == 0
-
-    def test_ended_streams_leave_nothing_behind(self) -> None:
-        """After many streams, with everything shed, no more is held than after a few."""
-        context = self._long()
-        with self._tracing(), self.opened() as opened:
-            self._come_and_go(opened, context)
-            before = self.held()
-            self._come_and_go(opened, context)
-            left = self.held() - before
-        assert left <= _LEAK_BYTES * _LEAK_STREAMS, f"{left} bytes are left of {_LEAK_STREAMS} streams that ended"
-
-    def test_kept_bytes_are_counted(self) -> None:
-        """One that says that it keeps nothing of streams that ended keeps nothing: no ``shed`` is needed first."""
-        context = self._long()
-        with self._tracing(), self.opened() as opened:
-            self._come_and_go(opened, context, shed=False)
-            before, kept = self.held(), opened.proposer.kept()
-            self._come_and_go(opened, context, shed=False)
-            left, kept = self.held() - before, max(kept, opened.proposer.kept())
-        if not kept:
-            assert left <= _LEAK_BYTES * _LEAK_STREAMS, f"{left} bytes are kept, and ``kept`` says none"
-
-    def test_release_gives_everything_back(self) -> None:
-        """A released proposer holds nothing, although streams were open and it is itself still about."""
-
-        def released() -> Proposer:
-            proposer = self.make_proposer()
-            opened = Opened(proposer)
-            for long in [self._fitting([*context] * 8) for context in self.contexts]:
-                for _ in range(8):
-                    opened.draft(long)
-            proposer.release()
-            return proposer
-
-        with self._tracing():
-            released()
-            before = self.held()
-            still = released()  # were it gone, so would be what it holds
-            left = self.held() - before
-        del still
-        assert left <= 8 * _LEAK_BYTES * len(self.contexts), f"{left} bytes are left of a released proposer"
-
     @pytest.mark.parametrize("temperature", [0.0, 0.8])
     def test_replies_are_the_plain_ones(self, temperature: float, tf_engine: Engine) -> None:
         """Whole replies of the fake model, alone and together, are those of a server without the plugin.
@@ -388,38 +243,3 @@ class ProposerChecks(PluginChecks):
         """What a fresh proposer drafts for each of ``contexts``."""
         with self.opened() as opened:
             return [opened.ask(request(opened.stream(context), context, **fields))[0] for context in self.contexts]
-
-    def _long(self) -> list[int]:
-        """A context of all ``contexts``, four times."""
-        return self._fitting([token for context in self.contexts for token in context] * 4)
-
-    def _fitting(self, context: list[int]) -> list[int]:
-        """As much of a context as a stream of ``target()`` has room for."""
-        return context[: self._longest()]
-
-    def _longest(self) -> int:
-        """Tokens of the longest context that a stream of ``target()`` has room for; each of ``contexts`` has to fit."""
-        room, longest = self.target().context, max(map(len, self.contexts), default=0)
-        text = f"the longest of `contexts` has {longest} tokens, which with {ROOM} more do not fit target().context"
-        assert longest + ROOM <= room, f"{text} of {room}"
-        return room - ROOM
-
-    def _come_and_go(self, opened: Opened, context: Sequence[int], *, shed: bool = True) -> None:
-        for number in range(_LEAK_STREAMS):
-            own = [*context[number % 7 :]]
-            stream = opened.stream(own)
-            opened.ask(request(stream, own))
-            opened.close(stream)
-        if shed:
-            opened.proposer.shed(0)
-
-    @contextmanager
-    def _tracing(self) -> Iterator[None]:
-        tracing = tracemalloc.is_tracing()
-        if not tracing:
-            tracemalloc.start()
-        try:
-            yield
-        finally:
-            if not tracing:
-                tracemalloc.stop()

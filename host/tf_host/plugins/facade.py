@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -90,20 +90,20 @@ class Plugins:
     def families(self) -> tuple[Family, ...]:
         """All families, whose failures name their plugins; ``PluginError`` for one that fails or a name given twice."""
         found: list[Family] = []
-        givers = self._collect("families", Family, found, self._answers("families"))
+        givers = self._collect("families", Family, found)
         return tuple(NamedFamily(family, givers[family.name]) for family in found)
 
     def checkpoints(self) -> tuple[NamedCheckpoint, ...]:
         """All named checkpoints, likewise."""
         found: list[NamedCheckpoint] = []
-        givers = self._collect("checkpoints", NamedCheckpoint, found, self._answers("checkpoints"))
+        givers = self._collect("checkpoints", NamedCheckpoint, found)
         return tuple(named_checkpoint(checkpoint, givers[checkpoint.name]) for checkpoint in found)
 
     def proposers(self, target: TargetFacts) -> tuple[Proposer, ...]:
         """All proposers, in the order that they are asked; those already made are released when one fails."""
         made: list[Proposer] = []
         try:
-            self._givers = self._collect("proposers", Proposer, made, self._answers("proposers", target=target))
+            self._givers = self._collect("proposers", Proposer, made, target=target)
         except BaseException:
             for proposer in reversed(made):
                 _release(proposer)
@@ -169,12 +169,10 @@ class Plugins:
         """Tell all plugins; what they raise is logged."""
         self._tell("stream_done", stream=stream)
 
-    def _collect(
-        self, hook: str, kind: type[Any], into: list[Any], answers: Iterable[tuple[LoadedPlugin, Any]]
-    ) -> dict[str, Found]:
+    def _collect(self, hook: str, kind: type[Any], into: list[Any], **facts: Any) -> dict[str, Found]:
         """Add every plugin's objects, in order; each is in ``into`` before it is looked at. Who gave each, by name."""
         givers: dict[str, Found] = {}
-        for one, answer in answers:
+        for one, answer in self._answers(hook, **facts):
             if isinstance(answer, str) or not isinstance(answer, Sequence):
                 cause = f"it returned {type(answer).__name__} and not a sequence of {kind.__name__}"
                 raise one.found.failed(hook, cause, "return a tuple or a list, empty for nothing")

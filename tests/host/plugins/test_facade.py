@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
@@ -17,12 +16,9 @@ from tf_host.plugins.checks import HOOKS, checked
 from tf_plugins import Plugin, PluginError, Refused, TfError, hookimpl
 from tf_plugins.testing import checkpoint as checkpoint_facts
 from tf_plugins.testing import request_facts, resources, start_facts, target_facts
-from tf_plugins.types import NamedCheckpoint, Refusal, RoundDone, StreamDone
+from tf_plugins.types import NamedCheckpoint, Refusal
 from tf_plugins.types.proposer import RESERVED_NAMES
 
-ROUND = RoundDone(1, 4, 4, 0.1, {"copy": 3}, {"copy": 1})
-STREAM = StreamDone("r1", "stop", 5, 0, (1, 2), 1, 0.1, {"copy": 3}, {"copy": 1})
-EVENTS: dict[str, Any] = {"round_done": ROUND, "stream_done": STREAM}
 FACTS: dict[str, tuple[Any, ...]] = {
     "families": (),
     "checkpoints": (),
@@ -356,47 +352,3 @@ def test_an_admission_must_be_one() -> None:
 def test_without_an_admission_nothing_starts() -> None:
     with pytest.raises(TfError, match="no plugin in use decides on admission\nhint: add llama-budget"):
         plugins(a={"admission": None}).admission(SimpleNamespace())  # type: ignore[arg-type]
-
-
-# observers
-
-
-@pytest.mark.parametrize("hook", ["round_done", "stream_done"])
-@pytest.mark.parametrize("error", [ValueError("bad day"), SystemExit(3), KeyboardInterrupt()])
-def test_what_an_observer_raises_goes_no_further(
-    hook: str, error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
-    told: list[Any] = []
-    asked = plugins(a={hook: error}, b={hook: told.append})
-    for _ in range(2):
-        getattr(asked, hook)(EVENTS[hook])
-    assert told == [EVENTS[hook]] * 2
-    assert caplog.text.count(f"plugin 'a' (dist-a 1.0) failed in {hook}: {type(error).__name__}") == 1
-    assert "Traceback" in caplog.text
-
-
-def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    errors = [ValueError(1), ValueError(2), KeyError(3)] * 2
-
-    def fail(event: Any) -> None:
-        raise errors.pop()
-
-    asked = plugins(a={"round_done": fail, "stream_done": fail})
-    with caplog.at_level(logging.ERROR):
-        for _ in range(3):
-            asked.round_done(ROUND)
-        for _ in range(3):
-            asked.stream_done(STREAM)
-    assert len(caplog.records) == 4
-
-
-@pytest.mark.parametrize("hook", ["round_done", "stream_done"])
-def test_an_observer_changes_nothing_for_the_next(hook: str) -> None:
-    def forge(event: Any) -> None:
-        event.drafted["copy"] = 10**9
-        event.kept["mine"] = 1
-
-    told: list[Any] = []
-    event = copy.deepcopy(EVENTS[hook])
-    getattr(plugins(a={hook: forge}, b={hook: told.append}), hook)(event)
-    assert (told, event) == ([EVENTS[hook]], EVENTS[hook])
