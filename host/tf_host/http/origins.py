@@ -33,11 +33,10 @@ class Cors(CORSMiddleware):
         if answer.status_code == 200:
             return answer
         if self.is_allowed_origin(request_headers["origin"]):
-            error = error_response(
-                f"pages of other origins may send {', '.join(self.allow_methods)}; ask for no more",
-                status=400,
-                code="cors_not_allowed",
-            )
+            text = f"pages of other origins may send {', '.join(self.allow_methods)}; ask for no more"
+            if "access-control-request-private-network" in request_headers:
+                text = "a page of a public address may not reach a server on a private one; serve it from that network"
+            error = error_response(text, status=400, code="cors_not_allowed")
         else:
             error = _not_allowed()
         for name in ("vary", *(name for name in answer.headers if name.startswith("access-control-"))):

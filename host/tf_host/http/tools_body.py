@@ -110,7 +110,14 @@ def tool_use(
         reason = f"'tool_choice' names {choice.function.name[:80]!r}, which is not in 'tools'"
         hint = f"name one of: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
         raise refuse("invalid_value", reason, hint, param="tool_choice")
-    if forced and (text.tools is None or text.tools.arguments is None):
+    if forced and text.tools is None:
+        raise refuse(
+            "unsupported_parameter",
+            "'tool_choice' asks for a call, and this model's chat template takes no tools",
+            "leave the tools out, or serve a model whose template takes them",
+            param="tool_choice",
+        )
+    if forced and text.tools and text.tools.arguments is None:
         raise refuse(
             "unsupported_parameter",
             "'tool_choice' can be required or name a tool only where the model writes calls as JSON",

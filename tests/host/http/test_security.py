@@ -211,6 +211,9 @@ def test_origins_of_the_settings_are(make_world: Callable[..., World]) -> None:
     assert much.headers["access-control-allow-origin"] == "https://good.example"
     assert (much.status_code, much.json()["error"]["code"]) == (400, "cors_not_allowed")
     assert "GET, POST" in much.json()["error"]["message"]
+    private = {"Origin": "https://good.example", "Access-Control-Request-Private-Network": "true"}
+    said = world.client.options("/v1/completions", headers=private | ask).json()["error"]["message"]
+    assert said == "a page of a public address may not reach a server on a private one; serve it from that network"
 
 
 STAINLESS = "authorization,content-type,user-agent,x-stainless-arch,x-stainless-lang,x-stainless-retry-count"

@@ -139,3 +139,12 @@ def test_calls_that_are_no_json_do_not_go_with_a_constraint(
     )
     assert world.chat(tools=TOOLS, tool_choice="none", response_format=FORMAT).status_code == 200
     assert world.chat(tools=TOOLS).status_code == 200
+
+
+def test_a_template_without_tools_is_asked_for_no_call(make_world: Callable[..., World]) -> None:
+    answer = make_world().chat(tools=TOOLS, tool_choice="required")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tool_choice")
+    assert answer.json()["error"]["message"] == (
+        "'tool_choice' asks for a call, and this model's chat template takes no tools; "
+        "leave the tools out, or serve a model whose template takes them"
+    )
