@@ -334,18 +334,18 @@ def test_text_is_never_markup(page: Page) -> None:
 def test_a_key_is_asked_for_and_kept_for_the_tab_only(
     browser: Any, make_world: Callable[..., World], text: Text
 ) -> None:
-    page = Page(browser, make_world(settings=ServerSettings(api_key="sésame ✓"), engine=BusyEngine()), text)
+    page = Page(browser, make_world(settings=ServerSettings(api_key="sésame✓"), engine=BusyEngine()), text)
     page.says("Hello, world!")
     page.wait(lambda: page.focus == "ask-key", "the question")
     page.press("wrong", ENTER)
     page.wait(lambda: "did not accept" in page.texts("#ask-why")[0] and page.focus == "ask-key", "the second question")
-    page.press("sésame ✓", ENTER)
+    page.press("sésame✓", ENTER)
     page.wait(lambda: page.texts("#model") == ["tiny"], "the model's name")
     page.wait(lambda: page.focus == "prompt", "the focus")
     page.press("hi", ENTER)
     page.wait_done()
     stored = browser.execute_script("return [Object.values(sessionStorage), localStorage.length, document.cookie]")
-    assert stored == [["sésame ✓"], 0, ""]
+    assert stored == [["sésame✓"], 0, ""]
 
 
 def test_nothing_is_blocked_or_logged(page: Page) -> None:
