@@ -24,7 +24,7 @@ check:
 
 bench:
 	@scripts/setup --dev
-	@.venv/bin/python benchmarks/cpu.py $(ARGS)
+	@.venv/bin/python -m benchmarks.cpu $(ARGS)
 
 long:
 	@scripts/setup --dev

@@ -1,9 +1,9 @@
 """The bench on a CPU: starts servers in turn, runs windows on them, writes ``docs/benchmarks.md`` and its plot.
 
-    .venv/bin/python benchmarks/cpu.py                      everything: some hours
-    .venv/bin/python benchmarks/cpu.py pair mlx             these stages; the others keep their last results
-    .venv/bin/python benchmarks/cpu.py pair --windows 1     a look
-    .venv/bin/python benchmarks/cpu.py report               the page again from the results that are there
+    .venv/bin/python -m benchmarks.cpu                      everything: some hours
+    .venv/bin/python -m benchmarks.cpu pair mlx             these stages; the others keep their last results
+    .venv/bin/python -m benchmarks.cpu pair --windows 1     a look
+    .venv/bin/python -m benchmarks.cpu report               the page again from the results that are there
 
 Stages: pair, plain, equal, oracle, mlx, bad, self, cold, parts. Results stay in ``build/bench``.
 """
@@ -15,10 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import page
-import plot
-import results as read
-from stages import STAGES, Bench
+from benchmarks.on_cpu import page, plot
+from benchmarks.on_cpu import results as read
+from benchmarks.on_cpu.stages import STAGES, Bench
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -29,7 +29,7 @@ def module(folder: Path) -> Any:
 
     config = json.loads((folder / "config.json").read_text("utf-8"))
     made = config["laid"]
-    model = llama.Model(llama.ModelArgs.from_dict(config))
+    model = llama.Model(llama.ModelArgs.from_dict(config))  # type: ignore[no-untyped-call]
     tensors = lay(Small(Path(made["from"])), Shape.of(config))
     model.load_weights([(tensor.name, array(tensor, made["seed"])) for tensor in tensors])
     return model
@@ -83,6 +83,7 @@ class LaidFamily(LlamaFamily):
 
     def __init__(self) -> None:
         from tf_llama import loading
+        from tf_llama.config import LlamaConfig
 
         # Targets and drafters of the family are all loaded through this one function.
         stock = loading.load_module
@@ -90,7 +91,7 @@ class LaidFamily(LlamaFamily):
         def load_module(checkpoint: Checkpoint) -> Any:
             if "laid" not in checkpoint.config:
                 return stock(checkpoint)
-            config = loading.LlamaConfig.parse(checkpoint.config, checkpoint.folder / "config.json")
+            config = LlamaConfig.parse(checkpoint.config, checkpoint.folder / "config.json")
             return module(checkpoint.folder), config
 
         self._load_module = load_module

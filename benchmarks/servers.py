@@ -44,7 +44,7 @@ def tf_serve(label: str, *options: str) -> Server:
 
 def mlx_lm(label: str, folder: Path, *options: str, same: bool = False) -> Server:
     """``mlx_lm.server`` on a folder, as it comes or with the ``same`` MKL and float32 as ``tf-serve``."""
-    start = (str(HERE / "mlx_same.py"),) if same else ("-m", "mlx_lm", "server")
+    start = ("-m", "benchmarks.on_cpu.mlx_same") if same else ("-m", "mlx_lm", "server")
     cache = ("--prompt-cache-size", "0", "--log-level", "WARNING")
     return Server(label, (sys.executable, *start, "--model", str(folder), *cache, *options), model="default_model")
 

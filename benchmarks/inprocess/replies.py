@@ -98,7 +98,8 @@ def spread(sink: Sink, composed: Any, tokens: int) -> None:
             prompt = text(composed, place)
             done, seconds = reply(composed, lanes, prompt, tokens)
             first = first or done.tokens
-            position, by_bucket = place, {}
+            position = place
+            by_bucket: dict[int, list[float]] = {}
             for one in watch.rounds:
                 by_bucket.setdefault(composed.plan.bucket(position - 1), []).append(ms(one.seconds))
                 position += 1 + sum(one.kept.values())

@@ -37,7 +37,7 @@ def read(composed: Any, place: int) -> tuple[Any, list[int]]:
 def text(composed: Any, length: int) -> list[int]:
     from tf_host.exact.sample import SAMPLE
 
-    ids = composed.text.encode(SAMPLE, special=False)
+    ids: list[int] = composed.text.encode(SAMPLE, special=False)
     return (ids * (length // len(ids) + 1))[:length]
 
 
@@ -77,7 +77,7 @@ def queued(composed: Any, cache: Any, ids: list[int], times: int = 24) -> dict[s
     drawn = None
     for _ in range(times):
         drawn = mx.argmax(composed.model.verify([Window(cache, ids[-1:])])[0])
-        mx.async_eval(drawn)
+        mx.async_eval(drawn)  # type: ignore[no-untyped-call]
     mx.eval(drawn)
     each = (time.perf_counter() - began) / times
     return {"ms": ms(each), "peak_over_gib": round((mx.get_peak_memory() - before) / (1 << 30), 2)}

@@ -69,17 +69,22 @@ def _compose(sink: Sink, target: Path, drafter: Path) -> Any:
     from tf_host.start import compose  # imports MLX
 
     phases: dict[str, float] = {}
-    at = [time.perf_counter(), "before loading"]
+    began = since = time.perf_counter()
+    phase = "before loading"
+
+    def enter(following: str) -> None:
+        nonlocal phase, since
+        now = time.perf_counter()
+        phases[phase] = round(phases.get(phase, 0.0) + now - since, 2)
+        phase, since = following, now
 
     def progress(doing: str, done: float) -> None:
-        phase = "probing" if doing.startswith("probing") else doing
-        if phase != at[1]:
-            phases[at[1]] = round(phases.get(at[1], 0.0) + time.perf_counter() - at[0], 2)
-            at[:] = [time.perf_counter(), phase]
+        following = "probing" if doing.startswith("probing") else doing
+        if following != phase:
+            enter(following)
 
-    began = time.perf_counter()
     composed = compose(settings, device, Plugins.load(settings), progress)
-    phases[at[1]] = round(phases.get(at[1], 0.0) + time.perf_counter() - at[0], 2)
+    enter("ready")
     import mlx.core as mx
 
     sink.write("started", seconds=round(time.perf_counter() - began, 1), phases=phases)

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     began = time.time()
     model = _loaded(made[options.target])
-    tokenizer = load_tokenizer(made[options.target])
+    tokenizer = load_tokenizer(made[options.target])  # type: ignore[no-untyped-call]
     sink.write("started", seconds=round(time.time() - began, 1))
     ways: list[tuple[str, dict[str, Any]]] = [("plain", {})]
     for name in options.drafters:

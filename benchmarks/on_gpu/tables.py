@@ -53,6 +53,9 @@ def _rounds(records: Sequence[Record]) -> Iterable[str]:
     yield from _table("Drafting, milliseconds a call", ("stage", "tokens", "median", "worst", "first"), rows)
 
 
+_SAME = {True: "yes", False: "NO", None: "-"}
+
+
 def _spread(records: Sequence[Record]) -> Iterable[str]:
     rows = [
         (
@@ -60,7 +63,7 @@ def _spread(records: Sequence[Record]) -> Iterable[str]:
             r["at"],
             r["way"],
             r["tokens"],
-            {True: "yes", False: "NO"}.get(r.get("same"), "-"),
+            _SAME[r.get("same")],
             r["prompt_s"],
             f"{(r['tokens'] - 1) / r['decode_s']:.1f}" if r["decode_s"] else "-",
             f"{median(r['rounds_ms']):.2f}",

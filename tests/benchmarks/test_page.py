@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
+import struct
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(scope="module")
-def bench() -> Iterator[dict[str, Any]]:
-    """The scripts as modules; they are run from their own folder."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import page
-        import plot
-        import results
-        import stages
-
-        yield {"page": page, "plot": plot, "results": results, "stages": stages}
-    finally:
-        sys.path.remove(str(FOLDER))
+from benchmarks.on_cpu import bad_drafter, page, plot, results, stages
 
 
 def window(label: str, number: int, cell: tuple[float, int], rate: float | None, **more: Any) -> dict[str, Any]:
@@ -51,24 +33,24 @@ def write(folder: Path, stage: str, windows: list[dict[str, Any]]) -> None:
     (folder / f"{stage}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_a_pair_of_servers(bench: dict[str, Any], tmp_path: Path) -> None:
+def test_a_pair_of_servers(tmp_path: Path) -> None:
     windows = []
     for number in range(4):
         for label, rate in (("drafter", 20.0 + number), ("no drafter", 10.0), ("no drafter again", 10.5 - number / 4)):
             windows.append(window(label, number, (0.0, 1), rate))
     write(tmp_path, "pair", windows)
-    stage = bench["results"].load(tmp_path)["pair"]
+    stage = results.load(tmp_path)["pair"]
     assert stage.rate("drafter", 0.0, 1) == 21.5
     assert stage.ratios("drafter", "no drafter", 0.0, 1) == [2.0, 2.1, 2.2, 2.3]
     assert stage.tokens_a_round("drafter") == 2.5
     assert stage.kept("drafter") == {"copy": "36 of 40", "drafter": "80 of 200"}
-    text = bench["page"].write({"pair": stage}, None)
+    text = page.write({"pair": stage}, None)
     assert "Measured on 2026-11-29" in text
     assert "| greedy, alone | 21.5 | 10.0 | 2.15 | 1.00 | 2.00 | 0.98 | 0 of 4 | 2.50 |" in text
     assert "equal with the drafter and without it: 4 of 4; failed or cut off: 0" in text
 
 
-def test_a_window_that_failed_counts_nowhere_but_as_failed(bench: dict[str, Any], tmp_path: Path) -> None:
+def test_a_window_that_failed_counts_nowhere_but_as_failed(tmp_path: Path) -> None:
     bad = window("drafter", 1, (0.0, 1), None)
     bad["requests"][0]["problem"] = "cut off"
     write(
@@ -80,14 +62,13 @@ def test_a_window_that_failed_counts_nowhere_but_as_failed(bench: dict[str, Any]
             *(window("no drafter", number, (0.0, 1), 10.0, same=[number == 0]) for number in range(2)),
         ],
     )
-    stage = bench["results"].load(tmp_path)["pair"]
+    stage = results.load(tmp_path)["pair"]
     assert stage.ratios("drafter", "no drafter") == [2.0]
     assert stage.failed() == 1
     assert stage.equal("same", "no drafter") == (1, 2)
 
 
-def test_every_stage_has_a_section(bench: dict[str, Any], tmp_path: Path) -> None:
-    stages = bench["stages"]
+def test_every_stage_has_a_section(tmp_path: Path) -> None:
     servers = {
         "pair": (stages.DRAFTER, stages.NONE, stages.AGAIN),
         "plain": (stages.DRAFTER, stages.PLAIN),
@@ -99,33 +80,26 @@ def test_every_stage_has_a_section(bench: dict[str, Any], tmp_path: Path) -> Non
         "cold": (stages.DRAFTER, stages.NONE),
     }
     # The stage that serves nothing has a test of its own.
-    assert {*servers, "parts"} == set(stages.STAGES) == set(bench["page"].SECTIONS)
+    assert {*servers, "parts"} == set(stages.STAGES) == set(page.SECTIONS)
     for stage, labels in servers.items():
         windows = [window(label, number, (0.0, 1), 10.0, alone=[True]) for label in labels for number in range(3)]
         write(tmp_path, stage, windows)
-    found = bench["results"].load(tmp_path)
+    found = results.load(tmp_path)
     picture = tmp_path / "benchmarks.png"
-    assert bench["plot"].draw(found, picture)
+    assert plot.draw(found, picture)
     assert picture.stat().st_size > 10_000
-    text = bench["page"].write(found, picture)
+    text = page.write(found, picture)
     assert text.count("\n## ") == len(servers)
     assert "![Tokens a second by prompt kind](benchmarks.png)" in text
     assert "priced over the best | 1.00" in text
 
 
-def test_without_results_there_is_a_page_and_no_plot(bench: dict[str, Any], tmp_path: Path) -> None:
-    assert not bench["plot"].draw({}, tmp_path / "none.png")
-    assert "\n## " not in bench["page"].write({}, None)
+def test_without_results_there_is_a_page_and_no_plot(tmp_path: Path) -> None:
+    assert not plot.draw({}, tmp_path / "none.png")
+    assert "\n## " not in page.write({}, None)
 
 
 def test_a_bad_drafter_has_the_same_shapes_and_other_numbers(tmp_path: Path) -> None:
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import bad_drafter
-    finally:
-        sys.path.remove(str(FOLDER))
-    import struct
-
     source = tmp_path / "drafter"
     source.mkdir()
     header = json.dumps({"w": {"dtype": "BF16", "shape": [4, 8], "data_offsets": [0, 64]}}).encode()
@@ -139,7 +113,7 @@ def test_a_bad_drafter_has_the_same_shapes_and_other_numbers(tmp_path: Path) -> 
     assert data[-64:] != bytes(64)
 
 
-def test_a_round_by_its_parts(bench: dict[str, Any], tmp_path: Path) -> None:
+def test_a_round_by_its_parts(tmp_path: Path) -> None:
     records: list[dict[str, Any]] = [
         {"kind": "stage", "began": "2026-11-29 10:00"},
         *({"kind": "round", "rows": rows, "total_ms": 40.0 + rows} for rows in (1, 4)),
@@ -151,7 +125,7 @@ def test_a_round_by_its_parts(bench: dict[str, Any], tmp_path: Path) -> None:
         one = {"kind": "oracle", "way": way, "temperature": 0.0, "tokens": 80, "seconds": seconds, "equal": True}
         records.append(one | {"decode_s": seconds - 0.1})
     (tmp_path / "parts.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    text = bench["page"].write(bench["results"].load(tmp_path), None)
+    text = page.write(results.load(tmp_path), None)
     assert "| ms | 41.0 | 44.0 |" in text
     assert "- 2 chained steps of the drafter: 9.0 ms" in text
     assert "- one row's draw at 0.7: 0.90 ms, 0.20 with" in text

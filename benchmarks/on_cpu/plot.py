@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
-from results import Stage
-from stages import DRAFTER, NONE, PLAIN
+from benchmarks.on_cpu.results import Stage
+from benchmarks.on_cpu.stages import DRAFTER, NONE, PLAIN
 
 COLOURS = {PLAIN: "#b8b8b8", NONE: "#6b9ac4", DRAFTER: "#1b4965"}
 NAMES = {PLAIN: "no drafts", NONE: "copies", DRAFTER: "drafter and copies"}
@@ -19,8 +19,8 @@ def draw(results: Mapping[str, Stage], path: Path) -> bool:
     for stage in ("plain", "pair"):
         if stage in results:
             for label in (PLAIN, NONE, DRAFTER):
-                if kinds := results[stage].by_kind(label):
-                    bars[label] = {kind: median(rates) for kind, rates in kinds.items()}
+                if by_kind := results[stage].by_kind(label):
+                    bars[label] = {kind: median(rates) for kind, rates in by_kind.items()}
     if not bars:
         return False
     import matplotlib

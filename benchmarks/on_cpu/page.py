@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-import machine
-from page_parts import parts
-from results import CELLS, Stage, spread
-from stages import AGAIN, DRAFTER, FORCED_DEPTH, NONE, PLAIN, SLOW_STEP_S
+from benchmarks.on_cpu import machine
+from benchmarks.on_cpu.page_parts import parts
+from benchmarks.on_cpu.results import CELLS, Stage, spread
+from benchmarks.on_cpu.stages import AGAIN, DRAFTER, FORCED_DEPTH, NONE, PLAIN, SLOW_STEP_S
 
 Lines = Iterable[str]
 

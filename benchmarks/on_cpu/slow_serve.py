@@ -1,4 +1,4 @@
-"""``tf-serve`` with a drafter that sleeps: ``slow_serve.py SECONDS_A_STEP [tf-serve's options]``."""
+"""``tf-serve`` with a drafter that sleeps: seconds a step, then the options of ``tf-serve``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> int:
             _slow_down(kind, seconds)
         return made
 
-    LlamaDrafterPlugin.proposers = slow_proposers
+    LlamaDrafterPlugin.proposers = slow_proposers  # type: ignore[method-assign]
 
     from tf_host.cli.serve import main as serve
 

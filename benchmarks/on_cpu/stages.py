@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import bad_drafter
-from servers import HERE, Server, mlx_lm, running, tf_serve
-
+from benchmarks.on_cpu import bad_drafter
+from benchmarks.servers import HERE, Server, mlx_lm, running, tf_serve
 from tf_host.bench.client import Client
 from tf_host.bench.prompts import load_prompts
 from tf_host.bench.report import cell_record, window_record
@@ -102,7 +101,8 @@ def mlx(bench: Bench) -> None:
 def bad(bench: Bench) -> None:
     """A drafter with random weights, and one that sleeps, beside two servers without one: what equal ones differ by."""
     folder = bad_drafter.make(bench.drafter, bench.results / "bad-drafter")
-    slow = (sys.executable, str(HERE / "slow_serve.py"), str(SLOW_STEP_S), *tf_serve("", "--drafter").command[3:])
+    module = ("-m", "benchmarks.on_cpu.slow_serve", str(SLOW_STEP_S))
+    slow = (sys.executable, *module, *tf_serve("", "--drafter").command[3:])
     servers = [tf_serve("bad drafter", f"--drafter={folder}"), Server("slow drafter", slow), tf_serve(NONE)]
     servers.append(tf_serve(AGAIN))
     _alternate(bench, "bad", servers, bench.plan(levels=(1,)))
@@ -132,7 +132,7 @@ def parts(bench: Bench) -> None:
     made = bench.results / "parts.partial"
     bench.results.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "benchmarks.round_parts", str(made), "--prompts", str(bench.few)]
-    subprocess.run([*command, "--tokens", str(bench.tokens)], cwd=HERE.parent, check=True, stdout=sys.stderr)
+    subprocess.run([*command, "--tokens", str(bench.tokens)], check=True, stdout=sys.stderr)
     made.replace(bench.results / "parts.jsonl")
 
 
@@ -205,8 +205,8 @@ async def _collect(
     finally:
         for client in clients:
             await client.close()
-    for cell in summarise(steps):
-        sink.write(cell_record(cell))
+    for summary in summarise(steps):
+        sink.write(cell_record(summary))
     return steps
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from results import Record, Stage
+from benchmarks.on_cpu.results import Record, Stage
 
 
 def parts(stage: Stage) -> Iterable[str]:

@@ -1,0 +1,1 @@
+"""The bench on a CPU: its stages, their results and the page they make."""
