@@ -16,7 +16,8 @@ __all__ = ["RowPlan", "bucket_edges", "rung_ladder"]
 # 8,192, 16,384, 32,768, 65,536 keys) falls on an edge.
 _BUCKET_STEPS = ((2_048, 256), (4_096, 512), (16_384, 1_024), (65_536, 4_096), (1 << 62, 16_384))
 
-# Cache capacities double up to 8,192 positions and then step by that, so a few layouts serve every request.
+# Cache capacities double up to 8,192 positions and then step by that, or as buckets do where they are wider, so a few
+# layouts serve every request and each holds the bucket of its last position.
 _RUNG_FIRST, _RUNG_STEP = 512, 8_192
 
 
@@ -25,7 +26,7 @@ def bucket_edges(context: int) -> tuple[int, ...]:
     edges: list[int] = []
     edge = 0
     while edge < context:
-        edge += next(step for limit, step in _BUCKET_STEPS if edge < limit)
+        edge += _bucket_step(edge)
         edges.append(edge)
     return tuple(edges)
 
@@ -35,8 +36,14 @@ def rung_ladder(context: int) -> tuple[int, ...]:
     top = bucket_edges(context)[-1]
     rungs = [_RUNG_FIRST]
     while rungs[-1] < top:
-        rungs.append(rungs[-1] * 2 if rungs[-1] < _RUNG_STEP else rungs[-1] + _RUNG_STEP)
+        last = rungs[-1]
+        rungs.append(2 * last if last < _RUNG_STEP else last + max(_RUNG_STEP, _bucket_step(last)))
     return tuple(rungs)
+
+
+def _bucket_step(edge: int) -> int:
+    """From a bucket's edge to the next."""
+    return next(step for limit, step in _BUCKET_STEPS if edge < limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,3 +91,15 @@ def test_a_state_longer_than_the_cache_is_refused(tiny: LlamaModel) -> None:
     state = tiny.save(read(tiny, ids(600)), 599)
     with pytest.raises(CacheOverflow):
         tiny.restore(tiny.make_cache(300), state)
+
+
+@pytest.mark.parametrize("tokens", [70_000, 122_880])
+def test_long_requests_have_room_for_all_that_their_rows_see(tmp_path: Path, device: Device, tokens: int) -> None:
+    folder = checkpoint(tmp_path / "long", num_hidden_layers=2, hidden_size=32, max_position_embeddings=131_072)
+    model = load(folder, device)
+    model.use(wide_plan(model, device.kind))
+    cache = model.make_cache(tokens)
+    cache.length = (tokens - 100) // model.plan.grid * model.plan.grid
+    model.prefill(cache, ids(64))
+    assert mx.isfinite(model.verify([Window(cache, ids(3))])).all().item()
+    model.release()
