@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from tf_host.lanes.depths import FORCED, MOST_DRAFTS, READING, Cut, Depths, DraftSample, Offer, StreamView
+from tf_host.lanes.faults import log_fault
 from tf_host.lanes.sources import Source
-from tf_host.lanes.stream import Stream, StreamFault
+from tf_host.lanes.stream import Stream
 from tf_plugins.rows import RowPlan
 from tf_plugins.tokens import Tokens
 from tf_plugins.types import Draft, DraftRequest, Leaf
+
+log = logging.getLogger(__name__)
 
 GRAMMAR = "grammar"
 """Names the drafts that a grammar forces."""
@@ -70,10 +74,7 @@ class Drafting:
         self._found = False
 
     def propose(self, streams: Sequence[Stream]) -> Mapping[int, Proposal]:
-        """The draft of each stream that has one, with nothing in it where none pays.
-
-        Raises ``StreamFault`` where a grammar fails.
-        """
+        """The draft of each stream that has one, with nothing in it where none pays."""
         self._dear = False
         views = {stream.number: self.view(stream) for stream in streams}
         most = self._depths.plan(list(views.values()))
@@ -215,7 +216,8 @@ def _forced(stream: Stream, view: StreamView) -> Proposal | None:
     try:
         tokens = tuple(grammar.forced())[: view.most]
     except Exception as error:
-        raise StreamFault(stream, error) from error
+        _grammar_failed(stream, error)
+        return None
     return Proposal(FORCED, GRAMMAR, tokens) if tokens else None
 
 
@@ -232,7 +234,8 @@ def _cut_by_grammar(stream: Stream, found: dict[int, Proposal]) -> None:
             for at, place in enumerate(proposal.alternatives[:allowed])
         ]
     except Exception as error:
-        raise StreamFault(stream, error) from error
+        _grammar_failed(stream, error)
+        allowed, stand = 0, []
     found[stream.number] = replace(
         proposal,
         tokens=tokens[:allowed],
@@ -245,3 +248,8 @@ def _cut_by_grammar(stream: Stream, found: dict[int, Proposal]) -> None:
             if known
         ),
     )
+
+
+def _grammar_failed(stream: Stream, error: Exception) -> None:
+    """A plain reply is never looked ahead in: what fails there costs the draft and not the reply."""
+    log_fault(log, f"request {stream.request.id}: its grammar failed on a draft, which is dropped", error)

@@ -2,7 +2,8 @@
 
 from tf_host.text.chat import ChatPrompt
 from tf_host.text.gate import ThinkingGate
-from tf_host.text.grammar import GrammarRun, Grammars
+from tf_host.text.grammar import Grammars
+from tf_host.text.grammar_run import GrammarRun
 from tf_host.text.grammar_source import Constraint, call_grammar
 from tf_host.text.load import load_text
 from tf_host.text.reader import ReplyReader

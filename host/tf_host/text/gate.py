@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tf_host.requests.request import Grammar
-from tf_host.text.grammar import Mask
+from tf_host.text.grammar_run import Mask
 from tf_host.text.stops import advance, borders
 from tf_host.text.thinking import Phase, ThinkingMarks
 

@@ -121,7 +121,16 @@ def test_forced_tokens_count_as_drafts() -> None:
     assert {token.source for delta in sink.deltas for token in delta.tokens if token.id == 1} >= {"grammar"}
 
 
-@pytest.mark.parametrize("method", ["mask", "allowed_prefix", "commit", "forced"])
+@pytest.mark.parametrize("method", ["allowed_prefix", "forced"])
+def test_a_grammar_that_raises_where_only_drafts_ask_costs_no_reply(method: str) -> None:
+    [plain] = decode(make_lanes(), request([1], 20, grammar=lambda: PairGrammar(raises=method), draft=False))
+    lanes = make_lanes(proposers=[FakeProposer(lambda asked: [2])])
+    [drafted] = decode(lanes, request([1], 20, grammar=lambda: PairGrammar(raises=method)))
+    assert drafted.tokens == plain.tokens == decode(make_lanes(), request([1], 20, grammar=PairGrammar))[0].tokens
+    assert lanes.snapshot().finished == {"length": 1}
+
+
+@pytest.mark.parametrize("method", ["mask", "commit"])
 def test_a_grammar_that_raises_fails_its_stream_alone(method: str) -> None:
     broken = request([1], 20, grammar=lambda: PairGrammar(raises=method))
     other = request([2], 20)
