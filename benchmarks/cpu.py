@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.on_cpu import page, plot
 from benchmarks.on_cpu import results as read
 from benchmarks.on_cpu.stages import STAGES, Bench
+from benchmarks.servers import end_with_what_was_started
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stages named, or all of them, and write the page."""
     options = _parse(argv)
+    end_with_what_was_started()
     from tf_demo import pair
 
     def say(doing: str, done: float) -> None:

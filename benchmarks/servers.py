@@ -66,6 +66,11 @@ def running(servers: Sequence[Server], logs: Path) -> Iterator[list[str]]:
             _stop(process)
 
 
+def end_with_what_was_started() -> None:
+    """On SIGTERM, leave as by an exception, so that servers are stopped and their memory is free again."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 def _start(server: Server, logs: Path) -> tuple[str, subprocess.Popen[bytes]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.on_gpu.results import Sink, end_with_what_was_started
+from benchmarks.on_gpu.results import Sink
 from benchmarks.on_gpu.windows import collect, prompts
-from benchmarks.servers import running, tf_serve
+from benchmarks.servers import end_with_what_was_started, running, tf_serve
 from tf_host.bench.windows import Plan
 
 

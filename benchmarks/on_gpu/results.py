@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -47,8 +45,3 @@ def load(path: Path) -> list[Record]:
 def left() -> float:
     """Seconds that this stage still has; a day where nobody said."""
     return float(os.environ.get(UNTIL, time.time() + 86_400)) - time.time()
-
-
-def end_with_what_was_started() -> None:
-    """On SIGTERM, leave as by an exception, so that servers are stopped and their memory is free again."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

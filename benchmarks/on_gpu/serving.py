@@ -12,9 +12,9 @@ from dataclasses import replace
 from benchmarks.laid import PLUGINS
 from benchmarks.on_gpu.arguments import arguments
 from benchmarks.on_gpu.pairs_here import environment, folders
-from benchmarks.on_gpu.results import Sink, end_with_what_was_started, left
+from benchmarks.on_gpu.results import Sink, left
 from benchmarks.on_gpu.windows import collect, prompts
-from benchmarks.servers import Server, running, tf_serve
+from benchmarks.servers import Server, end_with_what_was_started, running, tf_serve
 from tf_host.bench.windows import Plan
 
 

@@ -15,6 +15,7 @@ from tf_plugins.types import Refusal
 MOST_BYTES = 1 << 16
 """Of a schema, regular expression or grammar; compiling is quadratic in the worst case."""
 
+
 class Grammars:
     """Compiles constraints for one tokenizer; safe to use from several threads.
 
@@ -74,6 +75,7 @@ class Grammars:
         limits = llguidance.LLParserLimits(
             initial_lexer_fuel=1_000_000, max_grammar_size=200_000, max_lexer_states=100_000, verbose_errors=False
         )
+
         def matcher() -> Any:
             made = llguidance.LLMatcher(self._ready(fields[0]), grammar, log_level=0, limits=limits)
             if made.is_error():
