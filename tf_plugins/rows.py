@@ -124,12 +124,16 @@ class RowPlan:
 
     def chunk_starts(self, tokens: Sequence[int]) -> Iterator[int]:
         """Chunk starts of a prompt, ascending; whether ``p`` is one depends on ``tokens[: p + 1]`` alone."""
-        last = 0
-        for position, token in enumerate(tokens):
-            by_marker = token in self.markers and position - last >= self.gap
-            if position % self.grid == 0 or by_marker:
-                last = position
-                yield position
+        marked = [at for at, token in enumerate(tokens) if token in self.markers] if self.markers else []
+        place = 0
+        for cell in range(0, len(tokens), self.grid):
+            last = cell
+            yield cell
+            while place < len(marked) and marked[place] < cell + self.grid:
+                if marked[place] - last >= self.gap:
+                    last = marked[place]
+                    yield last
+                place += 1
 
     def chunks(self, tokens: Sequence[int], start: int = 0) -> Iterator[tuple[int, int]]:
         """``(begin, end)`` of the chunks to read from chunk start ``start``, the last prompt token left out.

@@ -29,10 +29,10 @@ class Entry(Protocol):
 class KeptStates(PromptStates, Protocol):
     """The store (``tf_host.prompts.PromptStore``). Engine thread only."""
 
-    def find(self, tokens: Sequence[int]) -> Entry | None:
+    def find(self, tokens: tuple[int, ...]) -> Entry | None:
         """The longest kept state that a prompt can start from, at least one token left to read."""
 
-    def plan_saves(self, tokens: Sequence[int], boundaries: Sequence[int], start: int) -> Sequence[int]:
+    def plan_saves(self, tokens: tuple[int, ...], boundaries: Sequence[int], start: int) -> Sequence[int]:
         """Chunk starts past ``start`` to keep a state of ``tokens[:position]`` at, the most wanted first."""
 
     def add(self, tokens: Sequence[int], state: Any) -> None:
@@ -54,10 +54,10 @@ class NoStates:
     def drop(self, entry: object) -> int:
         return 0
 
-    def find(self, tokens: Sequence[int]) -> Entry | None:
+    def find(self, tokens: tuple[int, ...]) -> Entry | None:
         return None
 
-    def plan_saves(self, tokens: Sequence[int], boundaries: Sequence[int], start: int) -> Sequence[int]:
+    def plan_saves(self, tokens: tuple[int, ...], boundaries: Sequence[int], start: int) -> Sequence[int]:
         return ()
 
     def add(self, tokens: Sequence[int], state: Any) -> None:

@@ -52,6 +52,15 @@ class Entry:
         return self.state.nbytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """A prompt, its ids as entries have them, and its chunk starts in order."""
+
+    tokens: tuple[int, ...]
+    ids: bytes
+    starts: dict[int, None]
+
+
 class PromptStore:
     """Kept prompt states, found by the longest prefix. Engine thread only.
 
@@ -71,37 +80,33 @@ class PromptStore:
         self._plan = plan
         self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # least recently used first
         self._nbytes = 0
+        self._asked = _Prompt((), b"", {})
         self._folder = StateFolder(folder, key) if folder is not None and limit != 0 else None
 
-    def find(self, tokens: Sequence[int]) -> Entry | None:
+    def find(self, tokens: tuple[int, ...]) -> Entry | None:
         """The longest kept state that ``tokens`` may start from, or ``None``.
 
         It is a prefix of ``tokens`` by every id, ends where a chunk of ``tokens`` starts, and leaves at least the last
         token to read.
         """
-        ids = _encode(tokens)
-        lengths = sorted({entry.length for entry in self._entries.values()}, reverse=True)
-        starts: set[int] | None = None
-        for length in lengths:
-            entry = self._entries.get(ids[: length * _ID_BYTES]) if length < len(tokens) else None
-            if entry is None:
-                continue
+        prompt = self._prompt(tokens)
+        for entry in sorted(self._on_the_way(prompt.ids), key=lambda entry: -entry.length):
             # A prefix alone is not enough: whether a chunk starts there hangs on the next token too.
-            starts = set(self._plan.chunk_starts(tokens)) if starts is None else starts
-            if length in starts:
+            if entry.length in prompt.starts:
                 self._entries.move_to_end(entry.ids)
                 return entry
         return None
 
-    def plan_saves(self, tokens: Sequence[int], boundaries: Sequence[int], start: int) -> tuple[int, ...]:
+    def plan_saves(self, tokens: tuple[int, ...], boundaries: Sequence[int], start: int) -> tuple[int, ...]:
         """Chunk starts past ``start`` to keep a state at while ``tokens`` is read, the most wanted first.
 
         Entries on the way that this prompt would not keep are superseded from now on; those that it would are used.
         """
         if self.limit == 0:
             return ()
-        wanted = choose(list(self._plan.chunk_starts(tokens)), boundaries, len(tokens) - 1)
-        for entry in self._on_the_way(_encode(tokens)):
+        prompt = self._prompt(tokens)
+        wanted = choose(list(prompt.starts), boundaries, len(tokens) - 1)
+        for entry in self._on_the_way(prompt.ids):
             entry.superseded = entry.length not in wanted
             if not entry.superseded:
                 self._entries.move_to_end(entry.ids)
@@ -186,6 +191,12 @@ class PromptStore:
         """Write everything that is not on disk yet."""
         while self.idle():
             pass
+
+    def _prompt(self, tokens: tuple[int, ...]) -> _Prompt:
+        """What is asked of the same prompt again and again while it waits; a long one takes milliseconds."""
+        if self._asked.tokens is not tokens:
+            self._asked = _Prompt(tokens, _encode(tokens), dict.fromkeys(self._plan.chunk_starts(tokens)))
+        return self._asked
 
     def _keep(self, entry: Entry) -> Entry:
         self._entries[entry.ids] = entry
