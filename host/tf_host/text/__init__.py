@@ -8,7 +8,8 @@ from tf_host.text.grammar_source import Constraint, call_grammar
 from tf_host.text.load import load_text
 from tf_host.text.reader import ReplyReader
 from tf_host.text.text import Text
-from tf_host.text.thinking import Phase, ThinkingMarks, ThinkingSplit, reasoning_tokens
+from tf_host.text.thinking import Phase, ThinkingMarks, ThinkingSplit
+from tf_host.text.thinking_tokens import reasoning_tokens
 from tf_host.text.tools import ToolCall, ToolFormat, ToolSplit
 
 __all__ = [

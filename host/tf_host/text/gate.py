@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from tf_host.requests.request import Grammar
 from tf_host.text.grammar_run import Mask
-from tf_host.text.stops import advance, borders
 from tf_host.text.thinking import Phase, ThinkingMarks
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Where a path is: its phase, the reasoning tokens so far, and how much of the end mark was just written."""
-
-    phase: Phase
-    thought: int = 0
-    matched: int = 0
+from tf_host.text.thinking_tokens import Place, ThinkingTokens
 
 
 class ThinkingGate:
@@ -44,11 +33,11 @@ class ThinkingGate:
         vocab: int,
     ) -> None:
         self._marks = marks
-        self._borders = borders(marks.end_ids)
+        self._tokens = ThinkingTokens(marks, blanks=inner is None)  # a constraint may begin with white space itself
         self._inner = inner
         self._budget = budget
         self._vocab = vocab
-        self._state = _State(phase)
+        self._state = Place(phase)
         self._thinking: Mask | None = None
         if inner is not None:
             self._thinking = np.ones(vocab, np.bool_)
@@ -59,21 +48,22 @@ class ThinkingGate:
         state, answer = self._walk(path)
         if state.phase == "closed":
             return None if self._inner is None else self._inner.mask(answer)
-        if state.phase == "start":
-            return self._first_mask()
-        if (forced := self._forced_end(state)) is not None:
+        if forced := self._forced(state):
             return self._only(forced[0])
-        return self._thinking
+        return self._first_mask() if state.phase == "start" else self._thinking
 
     def allowed_prefix(self, draft: tuple[int, ...]) -> int:
         """How many tokens of a draft would be accepted."""
         state = self._state
         for at, token in enumerate(draft):
-            if state.phase == "closed" or (state.phase == "start" and token != self._marks.start_id):
-                return at + self._inner_prefix(draft[at:])
-            if state.phase == "open" and not self._may_think(state, token):
+            if (forced := self._forced(state)) and token != forced[0]:
                 return at
-            state = self._next(state, token)
+            if state.phase == "open" and not self._may_think(token):
+                return at
+            following = self._tokens.after(state, token)
+            if state.phase == "closed" or (state.phase == "start" and following.phase == "closed"):
+                return at + self._inner_prefix(draft[at:])
+            state = following
         return len(draft)
 
     def commit(self, tokens: tuple[int, ...]) -> None:
@@ -87,50 +77,40 @@ class ThinkingGate:
         """Tokens that are the only ones possible next."""
         if self._state.phase == "closed":
             return () if self._inner is None else self._inner.forced()
-        return () if self._state.phase == "start" else self._forced_end(self._state) or ()
+        return self._forced(self._state)
 
     def _inner_prefix(self, draft: tuple[int, ...]) -> int:
         return len(draft) if self._inner is None else self._inner.allowed_prefix(draft)
 
-    def _walk(self, path: tuple[int, ...]) -> tuple[_State, tuple[int, ...]]:
+    def _walk(self, path: tuple[int, ...]) -> tuple[Place, tuple[int, ...]]:
         """The state behind a path, and the path's tokens that belong to the answer."""
         state = self._state
         for at, token in enumerate(path):
             if state.phase == "closed":
                 return state, path[at:]
-            was, state = state, self._next(state, token)
+            was, state = state, self._tokens.after(state, token)
             if was.phase == "start" and state.phase == "closed":
                 return state, path[at:]
         return state, ()
 
-    def _next(self, state: _State, token: int) -> _State:
-        if state.phase == "start":
-            return _State("open" if token == self._marks.start_id else "closed")
-        if state.phase == "closed":
-            return state
-        matched = advance(self._marks.end_ids, self._borders, state.matched, token)
-        if matched == len(self._marks.end_ids):
-            return _State("closed")
-        return replace(state, thought=state.thought + 1, matched=matched)
+    def _forced(self, state: Place) -> tuple[int, ...]:
+        """What is left of the end mark once the budget is spent, or of a start mark that no answer begins with."""
+        if state.phase == "open" and self._budget is not None and state.thought - state.matched >= self._budget:
+            return self._marks.end_ids[state.matched :]
+        if state.phase == "start" and state.matched and self._inner is not None:
+            return self._marks.start_ids[state.matched :]
+        return ()
 
-    def _forced_end(self, state: _State) -> tuple[int, ...] | None:
-        """What is left of the end mark once the budget is spent."""
-        if self._budget is None or state.thought - state.matched < self._budget:
-            return None
-        return self._marks.end_ids[state.matched :]
-
-    def _may_think(self, state: _State, token: int) -> bool:
-        if (forced := self._forced_end(state)) is not None:
-            return token == forced[0]
+    def _may_think(self, token: int) -> bool:
         return self._thinking is None or bool(0 <= token < self._vocab and self._thinking[token])
 
     def _first_mask(self) -> object | None:
         """The reply's first token: the start mark, or the answer's first."""
         mask = None if self._inner is None else self._inner.mask(())
-        if mask is None or self._marks.start_id is None:
+        if mask is None:
             return mask
         widened = np.array(mask)
-        widened[self._marks.start_id] = True
+        widened[self._marks.start_ids[0]] = True
         return widened
 
     def _only(self, token: int) -> Mask:

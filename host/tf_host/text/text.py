@@ -209,6 +209,10 @@ class Text:
 def _thinking(tokenizer: Any) -> ThinkingMarks | None:
     if not tokenizer.has_thinking:
         return None
-    starts = tokenizer.think_start_tokens
-    start_id = starts[0] if len(starts) == 1 else None
-    return ThinkingMarks(tokenizer.think_start, tokenizer.think_end, tuple(tokenizer.think_end_tokens), start_id)
+    return ThinkingMarks(
+        tokenizer.think_start,
+        tokenizer.think_end,
+        tuple(tokenizer.think_start_tokens),
+        tuple(tokenizer.think_end_tokens),
+        lambda token: str(tokenizer.decode([token])).isspace(),
+    )

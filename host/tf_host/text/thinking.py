@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tf_host.text.stops import StopStrings
@@ -18,33 +18,19 @@ class ThinkingMarks:
 
     Attributes:
         start, end: the marks as text.
-        end_ids: the end mark's tokens.
-        start_id: the start mark's token, where it is a single one.
+        start_ids, end_ids: their tokens.
+        is_blank: whether a token is white space.
     """
 
     start: str
     end: str
+    start_ids: tuple[int, ...]
     end_ids: tuple[int, ...]
-    start_id: int | None = None
+    is_blank: Callable[[int], bool] = field(default=lambda token: False, compare=False)
 
 
 Phase = Literal["start", "open", "closed"]
 """Where a reply begins: where reasoning may follow, inside it, or behind it."""
-
-
-def reasoning_tokens(reply: Sequence[int], marks: ThinkingMarks, phase: Phase) -> int:
-    """Tokens of a reply before the end of its reasoning, marks left out."""
-    if phase == "start":
-        if not reply or reply[0] != marks.start_id:
-            return 0
-        reply = reply[1:]
-    elif phase == "closed":
-        return 0
-    end = tuple(marks.end_ids)
-    for at in range(len(reply) - len(end) + 1):
-        if tuple(reply[at : at + len(end)]) == end:
-            return at
-    return len(reply)
 
 
 class ThinkingSplit:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.host.text.test_grammar import compiled
-from tf_host.text import Text, ThinkingGate, ThinkingMarks
+from tf_host.text import Text, ThinkingGate, ThinkingMarks, reasoning_tokens
 
 
 def gate_of(text: Text, phase: str, *, inner: bool = True, budget: int | None = None) -> ThinkingGate:
@@ -83,7 +83,7 @@ def test_no_budget_at_all(text: Text, ids: dict[str, int]) -> None:
 
 def test_an_end_mark_of_several_tokens(text: Text, ids: dict[str, int]) -> None:
     a, b, x = ids["a"], ids["b"], ids["x"]
-    marks = ThinkingMarks("<", "aab", (a, a, b), None)
+    marks = ThinkingMarks("<", "aab", (x,), (a, a, b))
     gate = ThinkingGate(marks, "open", None, budget=3, ends=frozenset(), vocab=text.vocab)
     assert gate.mask((a, a, a)) is None  # the last two may still become the mark
     assert set(np.flatnonzero(gate.mask((x, x, x)))) == {a}
@@ -92,3 +92,52 @@ def test_an_end_mark_of_several_tokens(text: Text, ids: dict[str, int]) -> None:
     gate.commit((a, a, a, b))
     assert gate.forced() == ()
     assert gate.mask((x,) * 9) is None
+
+
+@pytest.mark.parametrize("budget", [0, 2])
+def test_a_budget_holds_where_white_space_comes_before_the_reasoning(
+    text: Text, ids: dict[str, int], budget: int
+) -> None:
+    gate = gate_of(text, "start", inner=False, budget=budget)
+    blank, x, close = text.encode(" ", special=False)[0], ids["x"], ids["close"]
+    before = (blank, blank, ids["open"], *(x,) * budget)
+    assert gate.mask(before[:2]) is None
+    assert gate.allowed_prefix((*before, x)) == len(before)
+    assert set(np.flatnonzero(gate.mask(before))) == {close}
+    gate.commit(before)
+    assert gate.forced() == (close,)
+    assert text.thinking is not None
+    assert reasoning_tokens((*before, close, x), text.thinking, "start") == budget
+
+
+def test_a_start_mark_of_several_tokens(text: Text, ids: dict[str, int]) -> None:
+    a, b, x, close = ids["a"], ids["b"], ids["x"], ids["close"]
+    marks = ThinkingMarks("xa", "</think>", (x, a), (close,))
+    gate = ThinkingGate(marks, "start", None, budget=1, ends=frozenset(), vocab=text.vocab)
+    assert gate.mask((x,)) is None
+    assert gate.mask((x, b, b, b)) is None
+    assert set(np.flatnonzero(gate.mask((x, a, b)))) == {close}
+    assert reasoning_tokens((x, a, b, b), marks, "start") == 2
+    assert reasoning_tokens((x, b, b), marks, "start") == 0
+    inner = compiled(text, "regex", "ab?")
+    gate = ThinkingGate(marks, "start", inner, budget=1, ends=text.end_ids, vocab=text.vocab)
+    assert set(np.flatnonzero(gate.mask(()))) == {x, a}
+    assert set(np.flatnonzero(gate.mask((x,)))) == {a}
+    assert gate.allowed_prefix((x, b)) == 1
+    assert gate.allowed_prefix((x, a, b, close, a, b)) == 6
+    gate.commit((x,))
+    assert gate.forced() == (a,)
+
+
+def test_reasoning_tokens_are_those_between_the_marks(text: Text, ids: dict[str, int]) -> None:
+    assert text.thinking is not None
+    a, open_, close = ids["a"], ids["open"], ids["close"]
+    for reply, phase, tokens in (
+        ((open_, a, a, close, a), "start", 2),
+        ((open_, a, a), "start", 2),
+        ((a, open_, a, close), "start", 0),
+        ((a, a, close, a), "open", 2),
+        ((close, a), "open", 0),
+        ((a, close), "closed", 0),
+    ):
+        assert reasoning_tokens(reply, text.thinking, phase) == tokens  # type: ignore[arg-type]

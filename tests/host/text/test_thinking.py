@@ -6,7 +6,7 @@ from tf_host.text import ThinkingMarks, ThinkingSplit
 from tf_host.text.reader import ReplyReader
 from tf_host.text.stops import StopStrings
 
-MARKS = ThinkingMarks("<think>", "</think>", (7,))
+MARKS = ThinkingMarks("<think>", "</think>", (6,), (7,))
 
 
 def split(text: str, *, opened: bool, size: int) -> list[tuple[str, str]]:
