@@ -17,6 +17,10 @@ def ignored_in_chat(text: Text, body: ChatBody, tools: ToolUse | None, prompt: C
     found = _ignored(body, prompt)
     if body.tools and tools is None and body.tool_choice != "none":
         found.add("tools")
+    # A call that the model may make, or not, is not constrained.
+    if body.tool_choice != "none" and not (tools and (tools.forced or constraint_of(body))):
+        strict = (at for at, tool in enumerate(body.tools or ()) if tool.function.strict)
+        found.update(f"tools[{at}].function.strict" for at in strict)
     if tools is not None and tools.form.single and body.parallel_tool_calls:
         found.add("parallel_tool_calls")
     if tools is not None and tools.forced and constraint_of(body) is not None:

@@ -345,3 +345,22 @@ def test_a_model_that_does_not_think_says_so(world: World) -> None:
     reply = world.chat(thinking_budget=5, reasoning_effort="low").json()
     assert reply["tf"]["ignored"] == ["reasoning_effort", "thinking_budget"]
     assert "completion_tokens_details" not in reply["usage"]
+
+
+@pytest.mark.parametrize(
+    ("more", "ignored"),
+    [
+        ({}, ["tools[0].function.strict"]),
+        ({"tool_choice": "auto"}, ["tools[0].function.strict"]),
+        ({"tool_choice": "none"}, []),
+        ({"tool_choice": "required"}, []),
+        ({"response_format": {"type": "json_object"}}, []),
+    ],
+)
+def test_a_strict_tool_says_where_nothing_holds_the_call_to_it(
+    tools_world: World, more: dict[str, Any], ignored: list[str]
+) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}
+    other = {"type": "function", "function": {"name": "g", "strict": False}}
+    answer = tools_world.chat(tools=[tool, other], **more)
+    assert answer.json()["tf"]["ignored"] == ignored
