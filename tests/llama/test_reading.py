@@ -81,6 +81,16 @@ def test_the_weights_key_tells_checkpoints_apart(tmp_path: Path) -> None:
     assert FAMILY.read(tmp_path / "b", "target").weights_key in keys
 
 
+def test_the_weights_key_tells_a_single_weight_apart(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path) / "model.safetensors"
+    keys, data = [FAMILY.read(tmp_path, "target").weights_key], bytearray(path.read_bytes())
+    for at in (len(data) // 2, len(data) // 3, -1):
+        data[at] ^= 1
+        path.write_bytes(data)
+        keys.append(FAMILY.read(tmp_path, "target").weights_key)
+    assert len(set(keys)) == 4
+
+
 def test_recognises_by_config_alone(tmp_path: Path) -> None:
     assert not FAMILY.recognises(tmp_path)
     (tmp_path / "config.json").write_text("[")

@@ -46,7 +46,8 @@ class Checkpoint:
         kv_bytes: key and value bytes of one token at 2 bytes a number
             (layers x 2 x kv heads x head size x 2).
         drafter: the drafter that goes with it (name, hub id or path), for a bare ``--drafter``.
-        weights_key: digest of config, safetensors headers and sizes; part of the verdict's key.
+        weights_key: digest of a target's config and weights: what is kept on disk for one must not be taken for
+            another's. Part of the verdict's key.
         config: the parsed config.json.
         sampling: sampling defaults from generation_config.json (``temperature``, ``top_p``, ``top_k``, ...).
         end_ids: end tokens of config and generation_config; the template's are the tokenizer's to add.

@@ -10,6 +10,7 @@ from typing import Any
 
 from tf_llama import generation, refusals, roles
 from tf_llama.config import LlamaConfig, read_json, rope_fields
+from tf_llama.contents import content_digest
 from tf_llama.headers import Tensor, WeightFile, read_header
 from tf_plugins import Refused
 from tf_plugins.types import Checkpoint, Refusal, Role
@@ -36,8 +37,6 @@ _ADAPTERS = ("adapter_config.json", "adapters.safetensors", "adapter_model.safet
 
 _BUFFERS = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached")
 """What old checkpoints store although the config says it; integers and booleans beside the weights are buffers too."""
-
-_SAMPLES, _SAMPLE_BYTES = 64, 1_024
 
 
 def read_config(folder: Path, role: Role, name: str) -> tuple[Mapping[str, Any], LlamaConfig, frozenset[Role]]:
@@ -81,7 +80,7 @@ def read_checkpoint(folder: Path, role: Role, name: str) -> Checkpoint:
         dtype=_main_dtype(used),
         weight_bytes=sum(tensor.nbytes for tensor in used.values()),
         kv_bytes=config.layers * 2 * config.kv_heads * config.head_dim * 2,
-        weights_key=_weights_key(raw, files),
+        weights_key=_weights_key(raw, files, role),
         drafter=roles.drafter_for(name, config.shape, config.vocab),
         config=raw,
         sampling=generation.sampling(generation_config),
@@ -215,15 +214,15 @@ def _main_dtype(tensors: Mapping[str, Tensor]) -> str:
     return DTYPES[max(by_dtype, key=lambda one: by_dtype[one])]
 
 
-def _weights_key(raw: Mapping[str, Any], files: Sequence[WeightFile]) -> str:
-    """Digest of config, headers and sizes, and of small samples, since finetunes share all of the former."""
+def _weights_key(raw: Mapping[str, Any], files: Sequence[WeightFile], role: Role) -> str:
+    """Digest of config and weights; of a drafter's weights the headers alone, since nothing is kept under its key."""
     digest = hashlib.sha256(json.dumps(raw, sort_keys=True).encode())
     for file in files:
         digest.update(f"{file.path.name} {file.size} ".encode())
         digest.update(file.header)
-        begin = 8 + len(file.header)
-        with file.path.open("rb") as stream:
-            for index in range(_SAMPLES):
-                stream.seek(begin + (file.size - begin) * index // _SAMPLES)
-                digest.update(stream.read(_SAMPLE_BYTES))
+        if role == "target":
+            try:
+                digest.update(content_digest(file.path).encode())
+            except OSError as error:
+                raise Refused(refusals.damaged(file.path, error.strerror or str(error))) from error
     return digest.hexdigest()
