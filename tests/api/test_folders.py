@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_plugins.folders import cache_folder
+from tf_plugins.folders import cache_folder, write_whole
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,17 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, settings: dict[str,
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     assert cache_folder() == Path(expected)
+
+
+def test_a_file_is_written_in_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    write_whole(path, "one")
+    write_whole(path, "zwei ✓")
+    assert path.read_text("utf-8") == "zwei ✓"
+    (tmp_path / "taken" / "path").mkdir(parents=True)
+    with pytest.raises(OSError):
+        write_whole(tmp_path / "taken" / "path", "three")
+    with pytest.raises(UnicodeError):
+        write_whole(path, "\udc80")
+    assert path.read_text("utf-8") == "zwei ✓"
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["file"]

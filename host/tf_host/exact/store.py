@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from pathlib import Path
 
 from tf_host.exact.verdict import Verdict
+from tf_plugins.folders import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +36,6 @@ class VerdictStore:
     def save(self, verdict: Verdict) -> None:
         """Keep a verdict; a folder that cannot be written costs a probe at the next start, no more."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._folder, suffix=".tmp")
-            with os.fdopen(handle, "w") as file:
-                file.write(verdict.to_json())
-            os.replace(name, self._folder / f"{verdict.key}.json")
+            write_whole(self._folder / f"{verdict.key}.json", verdict.to_json())
         except OSError as error:
             log.warning("the verdict cannot be kept in %s (%s); the next start probes again", self._folder, error)

@@ -176,7 +176,8 @@ def _on_engine(
     if proposers:
         progress("rehearsing", 0.0)
         rehearse(lambda using: make_lanes(using, observed=False), depths, _rehearsed(text), context, REHEARSAL_S)
-    states.load(admission.budget)  # last: warming takes memory that no ledger knows of
+    # Last: warming takes memory that no ledger knows of, and the rehearsal leaves a drafter's cache behind.
+    states.load(admission.budget - sum(admission.used().values()))
     lanes = make_lanes(depths)
     return Composed(
         settings=settings,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tf_plugins.folders import cache_folder
+from tf_plugins.folders import cache_folder, write_whole
 
 __all__ = ["content_digest"]
 
@@ -52,7 +50,10 @@ def content_digest(path: Path) -> str:
     digest = _digest(place, stat.st_size)
     if (seconds := time.perf_counter() - began) > _SOME_TIME:
         log.info("read %s once to tell it from others: %.0f s, not needed again while it stays as it is", path, seconds)
-    _keep(kept, digest)
+    try:
+        write_whole(kept, digest)
+    except OSError as error:
+        log.debug("the digest of %s cannot be kept in %s: %s", path, kept.parent, error)
     return digest
 
 
@@ -68,14 +69,3 @@ def _digest(path: Path, size: int) -> str:
 
     with ThreadPoolExecutor() as threads:
         return hashlib.sha256(b"".join(threads.map(chunk, range(0, size, _CHUNK)))).hexdigest()
-
-
-def _keep(path: Path, digest: str) -> None:
-    """In whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(digest)
-        os.replace(file.name, path)
-    except OSError as error:
-        log.debug("the digest of a weight file cannot be kept in %s: %s", path.parent, error)
