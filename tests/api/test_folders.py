@@ -30,7 +30,7 @@ def test_a_file_is_written_in_whole_or_not_at_all(tmp_path: Path) -> None:
     write_whole(path, "zwei ✓")
     assert path.read_text("utf-8") == "zwei ✓"
     (tmp_path / "taken" / "path").mkdir(parents=True)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="irectory"):
         write_whole(tmp_path / "taken" / "path", "three")
     with pytest.raises(UnicodeError):
         write_whole(path, "\udc80")
