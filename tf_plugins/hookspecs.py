@@ -38,8 +38,8 @@ def families() -> Sequence[Family]:
 
     Called once at start-up on the main thread, before any checkpoint is looked at. Returns ``Family`` objects, or an
     empty sequence. Collected from all plugins in settings order; the first family that recognises a checkpoint
-    serves it, unless ``--family`` names one. An exception stops the start with the plugin's name, and so does one in a
-    method of a family. Since 0.1.
+    serves it, unless ``--family`` names one. The target's family reads the drafter too: one that it does not recognise
+    is refused. An exception stops the start with the plugin's name, and so does one in a method of a family. Since 0.1.
 
     Example:
         @hookimpl
@@ -146,8 +146,10 @@ def refuse_request(request: RequestFacts) -> Refusal | None:
 def round_done(round: RoundDone) -> None:
     """A round is over.
 
-    Called once a round on the engine thread; keep it short. Answers nothing. All plugins are told, in settings
-    order, each by a copy of its own. An exception is logged with the plugin's name and goes no further. Since 0.1.
+    Called once a round on the engine thread; keep it short. Answers nothing. What a plugin counts it shows by itself,
+    in a log, a file or on a port of its own: ``/metrics`` and ``/health`` are the host's. All plugins are told, in
+    settings order, each by a copy of its own. An exception is logged with the plugin's name and goes no further. Since
+    0.1.
 
     Example:
         @hookimpl

@@ -19,7 +19,8 @@ class Plugin:
         api_version: the ``API_VERSION`` that the plugin was written for; every plugin states it as a literal.
         Settings: a pydantic model class that its settings table is parsed by, or ``None`` for no settings.
         drafts_with: names of the families whose checkpoints, given with ``--drafter``, its proposers draft with. A
-            start with a drafter that no plugin in use drafts with is refused.
+            drafter is always of its target's family, which reads both. A start with a drafter that no plugin in use
+            drafts with is refused.
     """
 
     api_version: ClassVar[int] = 0

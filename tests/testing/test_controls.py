@@ -23,6 +23,7 @@ from tf_plugins.testing import (
     ProposerChecks,
     RefusalChecks,
     request_facts,
+    start_facts,
 )
 from tf_plugins.types import Refusal
 
@@ -215,3 +216,10 @@ def test_the_host_names_what_is_broken(tf_engine: Engine) -> None:
         tf_engine(Misspelled),
     ):
         pass
+
+
+@pytest.mark.parametrize("name", ["refused", "served", "refused_starts", "served_starts"])
+def test_an_example_in_the_wrong_list_is_named(name: str) -> None:
+    wrong: Any = request_facts() if "starts" in name else start_facts()
+    with pytest.raises(TypeError, match=rf"Mine.{name} has a {type(wrong).__name__}: it is for"):
+        type("Mine", (RefusalChecks,), {name: (wrong,)})

@@ -56,6 +56,18 @@ class RefusalChecks(PluginChecks):
     refused_starts: ClassVar[Sequence[StartFacts]] = ()
     served_starts: ClassVar[Sequence[StartFacts]] = ()
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """``TypeError`` for an example in the wrong list."""
+        super().__init_subclass__(**more)
+        places = {"refused": RequestFacts, "served": RequestFacts, "refused_starts": StartFacts}
+        for name, kind in (places | {"served_starts": StartFacts}).items():
+            for example in getattr(cls, name):
+                if not isinstance(example, kind):
+                    raise TypeError(
+                        f"{cls.__name__}.{name} has a {type(example).__name__}: it is for {kind.__name__};"
+                        " requests go into refused and served, starts into refused_starts and served_starts"
+                    )
+
     def test_something_is_refused(self) -> None:
         """The class names at least one request or start that it refuses; without, the other checks hold nothing."""
         assert self.refused or self.refused_starts, "set `refused` or `refused_starts` in your test class"

@@ -48,7 +48,7 @@ class Draft:
     target's own token among its alternatives, that token and the one after it land with the round.
 
     Attributes:
-        tokens: 1 to ``most`` ids, each below the target's vocabulary size.
+        tokens: 1 to ``most`` ids, each below the target's vocabulary size; none at all is taken for no draft.
         alternatives: for each of the first places, or for all of them, other ids than the draft's, the likeliest
             first: at most ``DraftRequest.alternatives``, each once and below the vocabulary size; an end token may be
             one. The host verifies those that pay.

@@ -140,7 +140,7 @@ def _foreign_drafter(settings: ServerSettings, found: Source, family: Family) ->
         "drafter_family",
         f"{settings.named('drafter')} names {found.asked}, {_kind(found.folder)},"
         f" which the family {family.name} does not serve",
-        f"name a drafter of the family {family.name}, on the same tokenizer as the model",
+        f"name a drafter of the model's own family, {family.name}, on the same tokenizer",
         "--drafter",
     )
 

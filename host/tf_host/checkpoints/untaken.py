@@ -21,7 +21,8 @@ def drafter_untaken(settings: ServerSettings, plugins: Plugins, family: Family) 
     return Refused(
         Refusal(
             "drafter_untaken",
-            f"{flag}: no plugin in use drafts with a drafter of the family {family.name} ({', '.join(plugins.names)})",
+            f"{flag}: a drafter is of the model's own family, and no plugin in use drafts with the family {family.name}"
+            f" ({', '.join(plugins.names)})",
             f"{add}, or leave {flag} out",
             param="--drafter",
         )

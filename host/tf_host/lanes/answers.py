@@ -44,6 +44,8 @@ def costs(answer: Any) -> Costs:
 
 def draft(answer: Any) -> Draft:
     """Tokens and alternatives as whole numbers, probabilities as floats."""
+    if not hasattr(answer, "tokens"):
+        raise TypeError(f"its {type(answer).__name__} is no Draft")
     places = tuple(tuple(map(operator.index, place)) for place in getattr(answer, "alternatives", ()))
     known = tuple(tuple(map(float, place)) for place in getattr(answer, "probabilities", ()))
     return Draft(tuple(map(operator.index, answer.tokens)), places, known)

@@ -20,6 +20,7 @@ SLOW_S = 1.0
 """Seconds past which a call that does not read a context is worth a line of the log."""
 
 _OTHERWISE = {
+    "close": "what it holds for a stream that ended may stay",
     "kept": "what it keeps is not counted",
     "shed": "what it does not free is not counted",
     "costs": "the host's own times price it",

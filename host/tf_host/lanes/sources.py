@@ -93,6 +93,8 @@ class Source:
         """
 
         def check(found: Any) -> list[Draft]:
+            if not isinstance(found, Sequence):
+                raise TypeError(f"its {type(found).__name__} is no sequence of Draft or None")
             if len(found) != len(requests):
                 raise ValueError(f"{len(found)} answers to {len(requests)} requests")
             return [self._checked(draft, request) for draft, request in zip(found, requests, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Self
@@ -35,6 +36,9 @@ from tf_plugins.types import (
 
 log = logging.getLogger(__name__)
 
+SLOW_S = 1.0
+"""Seconds past which a hook that is called while serving is worth a line of the log."""
+
 
 class Plugins:
     """Asks one plugin at a time, so that whatever goes wrong has a name.
@@ -46,6 +50,7 @@ class Plugins:
     def __init__(self, loaded: Sequence[LoadedPlugin]) -> None:
         self._loaded = tuple(loaded)
         self._reported: set[tuple[str, str, type[BaseException]]] = set()
+        self._slow: set[tuple[str, str]] = set()
         self._givers: dict[str, Found] = {}
         manager = pluggy.PluginManager(ENTRY_POINT_GROUP)
         manager.add_hookspecs(hookspecs)
@@ -143,11 +148,13 @@ class Plugins:
     def refuse_request(self, request: RequestFacts) -> Refusal | None:
         """The first reason not to serve a request; a plugin that fails refuses it with HTTP 500."""
         for one, caller in self._callers.get("refuse_request", ()):
+            started = time.perf_counter()
             try:
                 answer = caller(request=dataclasses.replace(request, body=copy.deepcopy(request.body)))
+                self._timed(one, "refuse_request", started, "the request")
                 check_refusal(one.found, "refuse_request", answer, of_request=True)
             except BaseException as error:  # not the main thread: whatever this is, the plugin raised it
-                self._report(one, "refuse_request", error)
+                self._report(one, "refuse_request", error, request.id)
                 return Refusal(
                     "plugin_error",
                     f"plugin {one.name!r} failed while it looked at the request",
@@ -181,8 +188,13 @@ class Plugins:
                 if fault := fault_of(item, kind) or name_fault(item, kind):
                     raise one.found.failed(hook, fault, f"see tf_plugins.types.{kind.__name__}")
                 if (giver := givers.get(item.name)) is not None:
-                    cause = f"it gives the name {item.name!r}, and plugin {giver.name!r} gives it too"
-                    raise one.found.failed(hook, cause, "take one of the two out of use")
+                    if giver is one.found:
+                        raise giver.failed(
+                            hook, f"it gives the name {item.name!r} twice", "give each a name of its own"
+                        )
+                    other = f"plugin {giver.name!r} ({giver.distribution} {giver.version})"
+                    cause = f"it gives the name {item.name!r}, and so does {other}"
+                    raise one.found.failed(hook, cause, "take one of the two out of use, or give it another name")
                 givers[item.name] = one.found
         return givers
 
@@ -197,29 +209,33 @@ class Plugins:
 
     def _tell(self, hook: str, **events: Any) -> None:
         for one, caller in self._callers.get(hook, ()):
+            started = time.perf_counter()
             try:
                 caller(**{name: _own(event) for name, event in events.items()})
+                self._timed(one, hook, started, "every stream")
             except BaseException as error:  # the engine's thread: no signal is handled there
                 self._report(one, hook, error)
 
-    def _report(self, one: LoadedPlugin, hook: str, error: BaseException) -> None:
-        """Log with the traceback, once a plugin, hook and kind of error."""
+    def _timed(self, one: LoadedPlugin, hook: str, started: float, whoever: str) -> None:
+        """Log a slow call, once a plugin and hook."""
+        seconds = time.perf_counter() - started
+        if seconds > SLOW_S and (one.name, hook) not in self._slow:
+            self._slow.add((one.name, hook))
+            text = "plugin %r took %.1f s in %s, and %s waits for it; later ones are not logged"
+            log.warning(text, one.name, seconds, hook, whoever)
+
+    def _report(self, one: LoadedPlugin, hook: str, error: BaseException, request: str = "") -> None:
+        """Log with the traceback, once a plugin, hook and kind of error; of further ones a line for each request."""
         kind = (one.name, hook, type(error))
-        if kind in self._reported:
-            return
+        first = kind not in self._reported
         self._reported.add(kind)
-        if isinstance(error, PluginError):  # the host's own words: they name the plugin, and no code is to blame
-            log.error("%s; further ones of this kind are not logged", error)
+        if not first and not request:
             return
-        log.error(
-            "plugin %r (%s %s) failed in %s: %s; further ones of this kind are not logged",
-            one.name,
-            one.found.distribution,
-            one.found.version,
-            hook,
-            one_line(error),
-            exc_info=error,
-        )
+        own = isinstance(error, PluginError)  # the host's words: they name the plugin, and no code is to blame
+        said, hint, more = str(error if own else one.found.failed(hook, one_line(error), "")).partition("\nhint: ")
+        said += hint + more if own and first else ""
+        about, rest = (f"request {request}: ", "") if request else ("", "; further ones of this kind are not logged")
+        log.error("%s%s%s", about, said, rest, exc_info=error if first and not own else None)
 
 
 def _first_result(hook: str) -> bool:

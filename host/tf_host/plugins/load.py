@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -148,6 +149,8 @@ def _refuse_lost_tables(settings: ServerSettings, installed: Mapping[str, tuple[
 
 
 def one_line(error: BaseException) -> str:
-    """An exception as one line."""
+    """An exception as one line, with the place that raised it."""
     lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    return f"{said} (line {frames[-1].lineno} of {frames[-1].filename})" if frames else said

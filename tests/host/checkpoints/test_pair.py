@@ -149,7 +149,7 @@ def test_a_drafter_of_another_family(make_folder: Make, make_family: Any) -> Non
     plugins = FakePlugins([make_family("llama"), make_family("qwen2")])
     assert said("m --drafter d", plugins) == (
         "--drafter names d, a checkpoint of type 'qwen2', which the family llama does not serve\n"
-        "hint: name a drafter of the family llama, on the same tokenizer as the model"
+        "hint: name a drafter of the model's own family, llama, on the same tokenizer"
     )
 
 
@@ -167,7 +167,9 @@ def test_a_drafter_that_no_plugin_takes(
     make_folder("m")
     made = make_family(family, "llama")
     plugins = FakePlugins([made], takes=False, unused=unused)
-    reason = f"no plugin in use drafts with a drafter of the family {family} (family, copy)"
+    reason = (
+        f"a drafter is of the model's own family, and no plugin in use drafts with the family {family} (family, copy)"
+    )
     assert said("m --drafter org/d", plugins) == f"--drafter: {reason}\nhint: {way}, or leave --drafter out"
     Path("tf.toml").write_text('model = "m"\ndrafter = true\n')
     assert said("--settings tf.toml", plugins).startswith(f"tf.toml: drafter: {reason}\n")

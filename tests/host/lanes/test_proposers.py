@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +86,22 @@ def test_numpy_ids_are_ids() -> None:
     [sink] = decode(make_lanes(proposers=[proposer], depth=4), WANTED)
     assert sink.tokens == REPLY
     assert sink.done.kept["fake"] > 20
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (lambda requests: None, "its NoneType is no sequence of Draft or None"),
+        (lambda requests: (None for _ in requests), "its generator is no sequence of Draft or None"),
+        (lambda requests: [(1, 2) for _ in requests], "its tuple is no Draft"),
+    ],
+)
+def test_answers_of_another_kind_are_named(answers: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    proposer = FakeProposer(RIGHT)
+    proposer.propose = answers  # type: ignore[method-assign]
+    [sink] = decode(make_lanes(proposers=[proposer], depth=4), WANTED)
+    assert sink.tokens == REPLY
+    assert said in caplog.text
 
 
 def test_a_wrong_number_of_answers_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:

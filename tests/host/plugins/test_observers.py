@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.host.plugins.test_facade import plugins
+from tf_plugins.testing import request_facts
 from tf_plugins.types import RoundDone, StreamDone
 
 ROUND = RoundDone(1, 4, 4, 0.1, {"copy": 3}, {"copy": 1})
@@ -55,3 +56,20 @@ def test_an_observer_changes_nothing_for_the_next(hook: str) -> None:
     event = copy.deepcopy(EVENTS[hook])
     getattr(plugins(a={hook: forge}, b={hook: told.append}), hook)(event)
     assert (told, event) == ([EVENTS[hook]], EVENTS[hook])
+
+
+@pytest.mark.parametrize(
+    ("hook", "facts"), [("refuse_request", request_facts()), ("round_done", ROUND), ("stream_done", STREAM)]
+)
+def test_a_slow_hook_is_worth_a_line(
+    hook: str, facts: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = plugins(slow={hook: None}, quick={hook: None})
+    monkeypatch.setattr("tf_host.plugins.facade.SLOW_S", 1e9)
+    getattr(asked, hook)(facts)
+    assert caplog.messages == []
+    monkeypatch.setattr("tf_host.plugins.facade.SLOW_S", 0.0)
+    for _ in range(2):
+        getattr(asked, hook)(facts)
+    said = f"plugin '{{}}' took 0.0 s in {hook}, and "
+    assert [line.startswith(said.format(name)) for name, line in zip(("slow", "quick"), caplog.messages, strict=True)]

@@ -104,10 +104,19 @@ def test_flags_that_do_not_fit(argv: list[str], message: str) -> None:
     assert said(*argv) == message
 
 
+PLUGIN_HINT = "hint: a plugin's settings are a table of the settings file, [plugins.NAME]"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
         ("TF_PARALEL", "2", "the environment variable TF_PARALEL is no setting\nhint: did you mean TF_PARALLEL?"),
+        ("TF_PROT", "2", "the environment variable TF_PROT is no setting\nhint: did you mean TF_PORT?"),
+        ("TF_MODLE", "x", "the environment variable TF_MODLE is no setting\nhint: did you mean TF_MODEL?"),
+        *(
+            (name, "5", f"the environment variable {name} is no setting\n{PLUGIN_HINT}")
+            for name in ("TF_PLUGINS", "TF_PLUGINS_COPY_LONGEST", "TF_PLUGINS__COPY__LONGEST")
+        ),
         ("TF_PARALLEL", "many", "TF_PARALLEL must be a whole number from 1 up, or auto, not 'many'"),
         ("TF_DRAFTS", "perhaps", "TF_DRAFTS must be true or false, not 'perhaps'"),
     ],
