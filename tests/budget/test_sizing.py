@@ -194,3 +194,14 @@ def test_nothing_of_the_budget_imports_mlx_before_the_host_does() -> None:
 
     code = "import sys, tf_llama.budget.plugin; sys.exit('mlx.core' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("limit", "told"), [(None, False), (64, False), (65, True)])
+def test_more_than_the_device_has_is_taken_with_a_warning(
+    limit: int | None, told: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlx.core as mx
+
+    monkeypatch.setattr(mx, "set_memory_limit", lambda nbytes: None)
+    LlamaBudgetPlugin(None).admission(resources(limit=None if limit is None else limit * GIB))
+    assert ("--memory-gib is past the 64.0 GiB that the device has" in caplog.text) == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def pair(target: float, drafter: float = 0.0, dtype: str = "bfloat16") -> Pair:
 
 def refused(pair: Pair, device: Device, memory: int, limit: int | None = None) -> Refusal:
     with pytest.raises(Refused) as caught:
-        refuse_weights(pair, device, memory * GIB, None if limit is None else limit * GIB)
+        refuse_weights(pair, device, memory * GIB, None if limit is None else limit * GIB, 1)
     return caught.value.refusal
 
 
@@ -52,7 +53,7 @@ def refused(pair: Pair, device: Device, memory: int, limit: int | None = None) -
     ],
 )
 def test_weights_that_fit_are_loaded(weights: Pair, device: Device, memory: int, limit: int | None) -> None:
-    refuse_weights(weights, device, memory * GIB, None if limit is None else limit * GIB)
+    refuse_weights(weights, device, memory * GIB, None if limit is None else limit * GIB, 0)
 
 
 def test_weights_past_the_limit_are_refused_with_one_above_them() -> None:
@@ -66,6 +67,23 @@ def test_weights_past_the_limit_are_refused_with_one_above_them() -> None:
     assert refused(pair(10, 3), STORED, 64, 12).hint.startswith(
         "give --memory-gib above 13, or leave out --drafter; caches"
     )
+
+
+def test_a_context_of_which_no_stream_fits_is_refused() -> None:
+    wanted = pair(15)
+    wanted = replace(wanted, target=replace(wanted.target, kv_bytes=1 << 17))
+    refuse_weights(wanted, STORED, 16 * GIB, None, 8_192)
+    with pytest.raises(Refused) as caught:
+        refuse_weights(wanted, STORED, 16 * GIB, None, 8_193)
+    assert str(caught.value) == (
+        "one stream of --context 8193 takes 1.0 GiB beside the weights of big, 15.0 GiB in bfloat16: past the 16.0 GiB"
+        " that the device has\nhint: give a --context of less than 8192; a reserve comes on top"
+    )
+    with pytest.raises(Refused, match=re.escape("past the 15.5 GiB of --memory-gib")):
+        refuse_weights(wanted, STORED, 64 * GIB, int(15.5 * GIB), 4_097)
+    # Keys and values in float32 take twice as much.
+    with pytest.raises(Refused, match=re.escape("takes 0.5 GiB beside the weights of big, 30.0 GiB in float32")):
+        refuse_weights(wanted, FLOAT32, 64 * GIB, int(30.4 * GIB), 2_048)
 
 
 def test_weights_past_the_device_are_refused_with_what_makes_them_less() -> None:

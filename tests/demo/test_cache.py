@@ -43,6 +43,7 @@ def test_an_error_in_the_middle_leaves_no_folder(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="no room"):
         cache.build_once(tmp_path / "made", Filler(fail), quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["made.lock"]
     assert not (tmp_path / "made").exists()
     assert cache.complete(cache.build_once(tmp_path / "made", Filler(), quiet))
 

@@ -60,6 +60,13 @@ def test_greedy_by_default_where_the_checkpoint_says_so(tmp_path: Path) -> None:
     assert FAMILY.read(tmp_path, "target").sampling == {"temperature": 0.0}
 
 
+def test_a_default_that_no_float_can_be_is_left_out(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    huge = f'{{"temperature": 1{"0" * 400}, "top_p": Infinity, "top_k": 40, "min_p": true}}'
+    (tmp_path / "generation_config.json").write_text(huge)
+    assert FAMILY.read(tmp_path, "target").sampling == {"top_k": 40.0}
+
+
 def test_a_damaged_generation_config_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     checkpoint(tmp_path)
     (tmp_path / "generation_config.json").write_text("{")
@@ -128,6 +135,8 @@ CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"model_file": "mine.py"}, "tiny brings code of its own"),
     ({"hidden_size": None}, "does not describe a Llama: hidden_size is missing"),
     ({"num_hidden_layers": "3"}, "does not describe a Llama: num_hidden_layers is '3', not a count"),
+    ({"num_hidden_layers": 2_000_000}, "num_hidden_layers is 2000000, and the most that is taken is 4096"),
+    ({"rms_norm_eps": 10**400}, "rms_norm_eps is 1000"),
     ({"vocab_size": 0}, "does not describe a Llama: vocab_size is 0, not a count"),
     ({"num_key_value_heads": 3}, "does not describe a Llama: num_key_value_heads 3 does not divide 4 heads"),
     ({"head_dim": 15}, "does not describe a Llama: head_dim 15 is odd"),
@@ -189,6 +198,9 @@ def stored(name: str, dtype: str) -> Callable[[Path], None]:
         width = 8 if dtype == "F64" else 1
         shape = entries[name]["shape"] if name in entries else [8]
         end = len(body) + math.prod(shape) * width
+        if (old := entries.get(name)) is not None:  # its bytes stay, as a buffer's
+            begin, behind = old["data_offsets"]
+            entries["hole"] = {"dtype": "U8", "shape": [behind - begin], "data_offsets": [begin, behind]}
         entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), end]}
         header(entries, body + bytes(end - len(body)))(folder)
 
@@ -247,6 +259,22 @@ FILES: list[tuple[str, Callable[[Path], None], str]] = [
     ("no JSON", raw(struct.pack("<Q", 2) + b"{{"), "its safetensors header cannot be read"),
     ("a list", raw(struct.pack("<Q", 2) + b"[]"), "its safetensors header cannot be read"),
     ("no offsets", header({"a": {"dtype": "F32", "shape": [1]}}), "its safetensors header cannot be read"),
+    (
+        "a hole",
+        header({"a": {"dtype": "U8", "shape": [1], "data_offsets": [1, 2]}}, b"12"),
+        "tensors that overlap, or a hole between",
+    ),
+    (
+        "an overlap",
+        header(
+            {
+                "a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+                "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]},
+            },
+            b"123",
+        ),
+        "tensors that overlap, or a hole between",
+    ),
     ("unknown dtype", header({"a": {"dtype": "X", "shape": [1], "data_offsets": [0, 1]}}, b"1"), "stores a as X,"),
     ("no dtype", header({"a": {"dtype": 3, "shape": [], "data_offsets": [0, 0]}}), "header cannot be read"),
     ("bytes before", header({"a": {"dtype": "X", "shape": [], "data_offsets": [1, 0]}}), "header cannot be read"),

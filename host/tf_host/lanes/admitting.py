@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from tf_host.lanes.faults import log_fault
@@ -61,7 +61,7 @@ class Admitting:
     def save(self, stream: Stream) -> None:
         """Keep the prompt state that ends where the stream has read to, if one was planned and its bytes are there."""
         position = stream.decoding.saves.popleft()
-        self._keep(stream, position, position)
+        self._keep(stream, position, (position,))
 
     def save_cut_off(self, stream: Stream) -> None:
         """Keep what was read of a prompt whose client left: it may come again, and would be cut off again.
@@ -70,11 +70,12 @@ class Admitting:
         """
         live = stream.live
         if live is not None and live.chunks and live.saves and live.cache.length:
-            self._keep(stream, live.cache.length, live.saves[-1])
+            self._keep(stream, live.cache.length, reversed(live.saves))
 
-    def _keep(self, stream: Stream, position: int, promised: int) -> None:
+    def _keep(self, stream: Stream, position: int, promised: Iterable[int]) -> None:
+        """Keep a state in the bytes promised to the first of these positions that any were promised to."""
         try:
-            if self._admission.keep(stream.number, self._model.state_bytes(promised)):
+            if any(self._admission.keep(stream.number, self._model.state_bytes(one)) for one in promised):
                 state = self._model.save(stream.decoding.cache, position)
                 self._states.add(stream.request.prompt[:position], state)
         except Exception as error:

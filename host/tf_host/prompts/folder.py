@@ -41,6 +41,7 @@ class StateFolder:
         self.folder, self.key, self.limit = folder, key, limit
         self._waiting: OrderedDict[bytes, State] = OrderedDict()
         self._writing: tuple[bytes, Iterator[None]] | None = None
+        self._whole: set[Path] = set()  # files that this process wrote or read; another is written anew
         make_folder(folder)
 
     def path(self, ids: bytes) -> Path:
@@ -75,8 +76,13 @@ class StateFolder:
             cast("Any", self._writing[1]).close()
             self._writing = None
         if remove:
+            self._whole.discard(self.path(ids))
             with contextlib.suppress(OSError):
                 self.path(ids).unlink(missing_ok=True)
+
+    def unusable(self, ids: bytes) -> None:
+        """What was read of a state is no state of this model: its file is written anew when there is one."""
+        self._whole.discard(self.path(ids))
 
     def read(self, room: Callable[[], int]) -> Iterator[tuple[bytes, dict[str, Any], str]]:
         """``(ids, arrays, file name)`` of usable files that fit ``room()``, the newest first.
@@ -94,13 +100,15 @@ class StateFolder:
                     if path.name != self.path(ids).name:
                         raise Damaged(f"its ids belong in {self.path(ids).name}")
                     if header.nbytes <= room():
-                        yield ids, read_arrays(file, header), path.name
+                        arrays = read_arrays(file, header)
+                        self._whole.add(path)
+                        yield ids, arrays, path.name
             except (OSError, Damaged) as error:
                 log.warning("kept prompt %s skipped: %s", path.name, error)
 
     def _pieces(self, ids: bytes, state: State) -> Iterator[None]:
         target = self.path(ids)
-        if target.exists():
+        if target in self._whole and target.exists():
             os.utime(target)
             return
         handle, name = tempfile.mkstemp(dir=self.folder, suffix=_PART)
@@ -109,6 +117,7 @@ class StateFolder:
                 metadata = {"key": self.key, "ids": ",".join(map(str, array("q", ids)))}
                 yield from write(cast("BinaryIO", file), state.arrays(), metadata)
             Path(name).replace(target)
+            self._whole.add(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise

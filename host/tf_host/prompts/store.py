@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ class Loads(Protocol):
 
     def load_state(self, arrays: dict[str, Any]) -> State:
         """A state from named arrays; ``ValueError`` when they do not fit the model."""
+
+    def state_bytes(self, tokens: int) -> int:
+        """Bytes of a state of ``tokens`` positions."""
 
 
 @dataclass(eq=False, slots=True)
@@ -105,7 +109,7 @@ class PromptStore:
         if self.limit == 0:
             return ()
         prompt = self._prompt(tokens)
-        wanted = choose(list(prompt.starts), boundaries, len(tokens) - 1)
+        wanted = choose(self._fitting(prompt), boundaries, len(tokens) - 1)
         for entry in self._on_the_way(prompt.ids):
             entry.superseded = entry.length not in wanted
             if not entry.superseded:
@@ -177,6 +181,7 @@ class PromptStore:
                     raise ValueError(f"{state.length} positions for {len(ids) // _ID_BYTES} ids")
             except ValueError as error:
                 log.warning("kept prompt %s skipped: %s", name, error)
+                self._folder.unusable(ids)
                 continue
             self._keep(Entry(ids, state))
             self._entries.move_to_end(ids, last=False)
@@ -197,6 +202,11 @@ class PromptStore:
         if self._asked.tokens is not tokens:
             self._asked = _Prompt(tokens, _encode(tokens), dict.fromkeys(self._plan.chunk_starts(tokens)))
         return self._asked
+
+    def _fitting(self, prompt: _Prompt) -> list[int]:
+        """Chunk starts whose states the limit lets be; the longest of them serves where the prompt's last does not."""
+        starts, limit = list(prompt.starts), self.limit
+        return starts if limit is None else starts[: bisect_right(starts, limit, key=self._model.state_bytes)]
 
     def _keep(self, entry: Entry) -> Entry:
         self._entries[entry.ids] = entry

@@ -104,7 +104,7 @@ def _on_engine(
 ) -> Composed:
     import mlx.core as mx
 
-    refuse_weights(pair, device, device_memory(device), _gib(settings.memory_gib))
+    refuse_weights(pair, device, device_memory(device), _gib(settings.memory_gib), context)
     model = pair.family.load(pair.target, device, progress)
     owned.callback(model.release)
     verdict, plan = _prove(settings, device, pair, model, context, text, progress)

@@ -16,30 +16,45 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Of a number, in the dtypes that ``--dtype`` takes."""
 
 
-def refuse_weights(pair: Pair, device: Device, memory: int, limit: int | None) -> None:
+def refuse_weights(pair: Pair, device: Device, memory: int, limit: int | None, context: int) -> None:
     """Refuse weights that take more than there is, the target's as they are served and the drafter's as stored.
 
-    Weights in a dtype that ``--dtype`` does not take, as packed ones are, count as stored on any device. What else is
-    needed is the ledger's to weigh, once everything is loaded.
+    Weights in a dtype that ``--dtype`` does not take, as packed ones are, count as stored on any device. A context of
+    which not one stream fits beside them is refused too. What else is needed is the ledger's to weigh, once everything
+    is loaded.
 
     Args:
         pair: target and drafter, their weights not read yet.
         device: what they will be served on.
         memory: bytes of the device's memory.
         limit: bytes given with ``--memory-gib``, or ``None``.
+        context: the served context in tokens.
 
     Raises:
-        Refused: target and drafter together are past ``limit``, or past ``memory`` where there is none.
+        Refused: target and drafter together, or they and one stream, are past ``limit``, or past ``memory`` where there
+            is none.
     """
     room = memory if limit is None else limit
     stored = pair.target.dtype
     dtype = device.dtype if device.dtype in _BYTES and stored in _BYTES else stored
     target = pair.target.weight_bytes * _BYTES.get(dtype, 1) // _BYTES.get(stored, 1)
     drafter = pair.drafter.weight_bytes if pair.drafter else 0
-    if target + drafter <= room:
-        return
     names = f"{pair.target.name} and {pair.drafter.name}" if pair.drafter else pair.target.name
     there = f"the {_gib(memory)} that the device has" if limit is None else f"the {_gib(limit)} of --memory-gib"
+    if target + drafter <= room:
+        a_token = pair.target.kv_bytes * _BYTES.get(dtype, 2) // 2
+        if target + drafter + context * a_token > room:
+            fits = (room - target - drafter) // a_token
+            raise Refused(
+                Refusal(
+                    "memory_budget",
+                    f"one stream of --context {context} takes {_gib(context * a_token)} beside the weights of {names},"
+                    f" {_gib(target + drafter)} in {dtype}: past {there}",
+                    f"give a --context of less than {fits}; a reserve comes on top",
+                    param="--context",
+                )
+            )
+        return
     narrow = f"give --dtype {'bfloat16' if stored == dtype else stored}"
     half = target // 2 if dtype == "float32" else target
     less = {"": target + drafter, narrow: half + drafter, "leave out --drafter": target}

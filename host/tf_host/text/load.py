@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from jinja2 import TemplateSyntaxError
 from tf_host.text.text import Text
 from tf_plugins.errors import Refused
 from tf_plugins.types import Refusal
+
+log = logging.getLogger(__name__)
 
 _NO_LIMIT = 1 << 60
 """The context is checked for each request; transformers would warn of a long prompt by itself."""
@@ -53,26 +56,32 @@ def load_text(
     elif chat_template is not None:
         tokenizer.chat_template = extra["chat_template"]
         tokenizer.has_chat_template = True
-    if chat_template is not None:
-        _check_template(tokenizer, chat_template)
+    if not tokenizer.has_chat_template:
+        log.warning("%s has no chat template: chats are refused, unless --chat-template gives one", folder)
+    elif (wrong := _syntax_error(tokenizer)) is not None:
+        what = f"is no Jinja template: {wrong.message} in line {wrong.lineno}"
+        if chat_template is not None:
+            raise Refused(
+                Refusal(
+                    "chat_template_unreadable",
+                    f"--chat-template {chat_template} {what}",
+                    "correct that line",
+                    param="--chat-template",
+                )
+            ) from wrong
+        log.warning("the chat template of %s %s; chats are refused, unless --chat-template gives one", folder, what)
     return Text(tokenizer, end_ids=end_ids, vocab=vocab)
 
 
-def _check_template(tokenizer: Any, path: Path) -> None:
-    """A template that is none would refuse every chat; one that wants other messages than this is none the worse."""
+def _syntax_error(tokenizer: Any) -> TemplateSyntaxError | None:
+    """Why a template would refuse every chat; one that wants other messages than this is none the worse."""
     try:
         tokenizer.apply_chat_template([{"role": "user", "content": "hello"}], tokenize=False)
     except TemplateSyntaxError as error:
-        raise Refused(
-            Refusal(
-                "chat_template_unreadable",
-                f"--chat-template {path} is no Jinja template: {error.message} in line {error.lineno}",
-                "correct that line",
-                param="--chat-template",
-            )
-        ) from error
+        return error
     except Exception:
-        return
+        return None
+    return None
 
 
 def _load(folder: Path, extra: dict[str, Any]) -> Any:

@@ -42,8 +42,12 @@ def build_once(folder: Path, fill: Callable[[Path], None], progress: Progress) -
             partial = folder.with_name(folder.name + ".partial")
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
-            fill(partial)
-            _seal(partial)
+            try:
+                fill(partial)
+                _seal(partial)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)  # a disk that it filled has room again
+                raise
             shutil.rmtree(folder, ignore_errors=True)  # one that was damaged since
             partial.replace(folder)
     return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,10 @@ __all__ = ["LlamaConfig", "Rope", "read_json"]
 
 _LIMIT = 4 << 20
 """Bytes of the largest JSON file that is read."""
+
+
+_MOST_LAYERS = 4_096
+"""The largest Llama has 126."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class LlamaConfig:
         tied = raw.get("tie_word_embeddings")
         return cls(
             hidden=hidden,
-            layers=_count(raw, "num_hidden_layers", where),
+            layers=_layers(raw, where),
             mlp=_count(raw, "intermediate_size", where),
             heads=heads,
             kv_heads=kv_heads,
@@ -200,6 +205,13 @@ def _rope(raw: Mapping[str, Any], where: Path) -> Rope:
     return Rope("default", theta)
 
 
+def _layers(raw: Mapping[str, Any], where: Path) -> int:
+    layers = _count(raw, "num_hidden_layers", where)
+    if layers > _MOST_LAYERS:
+        raise Refused(bad_config(where, f"num_hidden_layers is {layers}, and the most that is taken is {_MOST_LAYERS}"))
+    return layers
+
+
 def _count(raw: Mapping[str, Any], key: str, where: Path, default: int | None = None) -> int:
     value = raw.get(key)
     if value is None:
@@ -217,6 +229,6 @@ def _number(raw: Mapping[str, Any], key: str, where: Path, default: float | None
         value = default
     if value is None:
         raise Refused(bad_config(where, f"{key} is missing"))
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
         raise Refused(bad_config(where, f"{key} is {value!r}, not a positive number"))
     return float(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,14 @@ def read_header(path: Path) -> WeightFile:
     try:
         entries = json.loads(header)
         tensors = {name: _tensor(entry) for name, entry in entries.items() if name != "__metadata__"}
-        end = max((entry["data_offsets"][1] for name, entry in entries.items() if name in tensors), default=0)
+        spans = sorted(tuple(entry["data_offsets"]) for name, entry in entries.items() if name in tensors)
+        end = spans[-1][1] if spans else 0
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(damaged(path, "its safetensors header cannot be read")) from error
     if size != 8 + length + end:
         raise Refused(damaged(path, f"it has {size} bytes, and its header says {8 + length + end}"))
+    if any(before[1] != after[0] for before, after in pairwise([(0, 0), *spans])):
+        raise Refused(damaged(path, "its safetensors header has tensors that overlap, or a hole between them"))
     return WeightFile(path, size, header, tensors)
 
 

@@ -270,16 +270,37 @@ def test_other_limits_can_still_be_set() -> None:
     assert resource.setrlimit is set_before
 
 
-def test_memory_is_the_containers_share(tmp_path: Path) -> None:
-    whole = ram(())
-    assert whole > 1 << 28
-    limit = tmp_path / "memory.max"
-    limit.write_text("1048576\n")
-    assert ram((limit,)) == 1_048_576
-    limit.write_text("max\n")
-    assert ram((limit, tmp_path / "absent")) == whole
-    limit.write_text(str(1 << 62))
-    assert ram((limit,)) == whole
+@pytest.mark.parametrize(
+    ("own", "limited"),
+    [
+        ("", "memory.max"),
+        ("0::/\n", "memory.max"),
+        ("0::/system.slice/tf-serve.service\n", "system.slice/tf-serve.service/memory.max"),
+        ("0::/system.slice/tf-serve.service\n", "system.slice/memory.max"),
+        ("0::/../host/path\n", "memory.max"),
+        ("", "memory/memory.limit_in_bytes"),
+        ("9:cpu,memory:/box/in\n1:name=systemd:/x\n", "memory/box/in/memory.limit_in_bytes"),
+        ("9:memory:/box/in\n", "memory/box/memory.limit_in_bytes"),
+    ],
+)
+def test_memory_is_the_share_of_a_container_or_a_service(tmp_path: Path, own: str, limited: str) -> None:
+    cgroups, groups = tmp_path / "cgroup", tmp_path / "own"
+    groups.write_text(own)
+    whole = ram(cgroups, groups)
+    assert whole == ram(cgroups, tmp_path / "absent") > 1 << 28
+    limit = cgroups / limited
+    limit.parent.mkdir(parents=True)
+    for text, nbytes in (("1048576\n", 1_048_576), ("max\n", whole), (str(1 << 62), whole)):
+        limit.write_text(text)
+        assert ram(cgroups, groups) == nbytes
+
+
+def test_the_memory_of_other_groups_is_not_taken_for_its_own(tmp_path: Path) -> None:
+    other = tmp_path / "other" / "memory.max"
+    other.parent.mkdir()
+    other.write_text("1048576")
+    (tmp_path / "own").write_text("0::/mine\n3:cpu:/other\n")
+    assert ram(tmp_path, tmp_path / "own") == ram(tmp_path, tmp_path / "absent")
 
 
 def test_settings_and_plugins_import_no_mlx() -> None:

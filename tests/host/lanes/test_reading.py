@@ -205,6 +205,17 @@ def test_a_prompt_that_was_cut_off_is_kept_only_where_room_was_promised() -> Non
     assert states.entries == {}
 
 
+def test_a_prompt_that_was_cut_off_takes_any_room_that_was_promised_for_a_longer_state() -> None:
+    admission, states = CountAdmission(), AllStates(PLAN)
+    admission.keep = lambda stream, nbytes: nbytes == 8 * 32  # type: ignore[method-assign]
+    lanes, sink = make_lanes(admission=admission, states=states), Sink()
+    lanes.submit(request([1] * 60, 5), sink)
+    lanes.step()
+    sink.cancelled = True
+    lanes.step()
+    assert [len(tokens) for tokens in states.entries] == [16]
+
+
 def test_states_are_kept_only_where_admission_reserved_them() -> None:
     admission, states = CountAdmission(), AllStates(PLAN)
     admission.keep = lambda stream, nbytes: nbytes == 8 * 32  # type: ignore[method-assign]

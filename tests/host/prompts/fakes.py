@@ -27,6 +27,9 @@ class FakeModel:
     def load_state(self, arrays: dict[str, Any]) -> FakeState:
         raise ValueError("nothing is read here")
 
+    def state_bytes(self, tokens: int) -> int:
+        return tokens * TOKEN_BYTES
+
 
 def cpu_plan(context: int = 8_192) -> RowPlan:
     return RowPlan.for_device("cpu", context)

@@ -53,6 +53,9 @@ class RealModel:
         mx.eval(keys)
         return RealState(keys)
 
+    def state_bytes(self, tokens: int) -> int:
+        return LAYERS * HEADS * HEAD * tokens * self.dtype.size
+
     def load_state(self, arrays: dict[str, Any]) -> RealState:
         keys = [arrays.get(f"{layer}.k") for layer in range(LAYERS)]
         if len(arrays) != LAYERS or any(
@@ -247,6 +250,9 @@ def test_a_damaged_file_is_skipped_with_one_line(written: Path, damage: str, cap
     (record,) = caplog.records
     assert path.name in record.getMessage()
     assert "\n" not in record.getMessage()
+    again.add(ids(200), RealModel().state(64))
+    again.flush()
+    assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,19 @@ def test_the_least_recently_used_goes_first() -> None:
     assert kept.nbytes() == 300
 
 
+@pytest.mark.parametrize(("limit", "wanted"), [(None, 960), (9_600, 960), (9_599, 896), (700, 64), (639, None)])
+def test_of_a_prompt_past_the_limit_its_longest_start_that_fits_is_wanted(
+    limit: int | None, wanted: int | None
+) -> None:
+    kept, prompt = store(limit), tuple(ids(1_000))
+    assert kept.plan_saves(prompt, (), 0) == (() if wanted is None else (wanted,))
+    if wanted is not None:
+        kept.add(prompt, state(wanted))
+        found = kept.find(prompt)
+        assert found is not None
+        assert found.length == wanted
+
+
 def test_a_state_larger_than_the_limit_pushes_nothing_out() -> None:
     kept = store(limit=300)
     kept.add(ids(200), state(64, 100))

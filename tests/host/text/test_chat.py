@@ -146,3 +146,21 @@ def test_a_missing_tokenizer_is_refused(folder: Path) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(Refused, match=r"tokenizer\.json"):
         load_text(folder / "empty")
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (None, "has no chat template"),
+        ("{% if %}", "is no Jinja template: Expected an expression, got 'end of statement block' in line 1"),
+        ("{{ raise_exception('no') }}", ""),
+        ("{{ messages[0].content }}", ""),
+    ],
+)
+def test_a_checkpoint_that_cannot_chat_says_so_at_the_start(
+    folder: Path, template: str | None, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tiny_tokenizer.byte_level(folder / "chats", template=template)
+    load_text(place)
+    lines = [record.getMessage() for record in caplog.records if record.name == "tf_host.text.load"]
+    assert [said in line and str(place) in line for line in lines] == [True] * bool(said)

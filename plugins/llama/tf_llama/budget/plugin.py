@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from tf_llama.budget.admission import StreamAdmission
+from tf_llama.budget.sizes import gib
 from tf_llama.budget.sizing import BudgetSettings, size
 from tf_plugins import Plugin, hookimpl
 from tf_plugins.types import Admission, Resources
@@ -27,6 +28,9 @@ class LlamaBudgetPlugin(Plugin):
         sizing = size(resources, self.settings or BudgetSettings())
         mx.set_memory_limit(sizing.total)
         log.info("%s", sizing)
+        if sizing.total > resources.memory:
+            text = "--memory-gib is past the %s that the device has; kept prompts will fill it, and may end the server"
+            log.warning(text, gib(resources.memory))
         return StreamAdmission(
             budget=sizing.budget,
             parallel=sizing.parallel,
