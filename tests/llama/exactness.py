@@ -28,9 +28,11 @@ def best(logits: mx.array) -> int:
     return int(cast(int, mx.argmax(logits).item()))
 
 
-def reply(model: LlamaModel, prompt: list[int], count: int, tokens: int | None = None) -> tuple[list[int], list[bytes]]:
+def reply(
+    model: LlamaModel, prompt: list[int], count: int, tokens: int | None = None, *, held: bool = False
+) -> tuple[list[int], list[bytes]]:
     """Pending tokens of a greedy reply decoded one row a forward, and the bits of each row's logits."""
-    cache = read(model, prompt, tokens)
+    cache = read(model, prompt, tokens, held=held)
     pending, found = [prompt[-1]], []
     for _ in range(count):
         logits = model.verify([Window(cache, pending[-1:])])[0]
@@ -108,6 +110,7 @@ def kept_state_equals_cold(model: LlamaModel) -> None:
     assert states
     for state in states:
         resumed = model.make_cache(model.checkpoint.context)
+        resumed.hold(resumed.capacity)
         model.restore(resumed, state)
         for begin, end in model.plan.chunks(prompt, state.length):
             model.prefill(resumed, prompt[begin:end])
@@ -120,10 +123,10 @@ def kept_state_equals_cold(model: LlamaModel) -> None:
 
 
 def cache_length_does_not_matter(model: LlamaModel) -> None:
-    """The same reply with room for 50 tokens and for 400."""
+    """The same reply with room for 50 tokens and for 400, and with memory for all of them from the start."""
     prompt = ids(PROMPT, 6)
     short, long = reply(model, prompt, 50, PROMPT + 50), reply(model, prompt, 50, PROMPT + 400)
-    assert short == long
+    assert short == long == reply(model, prompt, 50, PROMPT + 400, held=True)
 
 
 def the_last_position_is_reached(model: LlamaModel) -> None:

@@ -26,9 +26,28 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, device: Device) -> Iterator[L
 def test_bytes_are_what_was_said(tiny: LlamaModel) -> None:
     before = mx.get_active_memory()
     cache = tiny.make_cache(300)
-    assert cache.capacity == tiny.plan.capacity(300) >= 512 + tiny.plan.tile
+    assert cache.held == cache.capacity == tiny.plan.capacity(300) >= 512 + tiny.plan.tile
     assert cache.nbytes == tiny.cache_bytes(300) == 3 * 2 * 2 * 16 * 4 * cache.capacity
     assert mx.get_active_memory() - before == pytest.approx(cache.nbytes, rel=0.05)
+
+
+def test_memory_is_taken_as_positions_come(tiny: LlamaModel) -> None:
+    cache, whole = tiny.make_cache(600), tiny.cache_bytes(600)
+    if tiny.device.kind == "gpu":
+        assert cache.nbytes == whole
+        return
+    assert cache.nbytes == tiny.cache_bytes(1) < whole
+    rows = [mx.random.normal(layer.shape, key=mx.random.key(at)) for at, layer in enumerate(cache.layers)]
+    cache.layers = [mx.array(layer) for layer in rows]
+    mx.eval(cache.layers)
+    before, _ = mx.get_active_memory(), mx.reset_peak_memory()
+    cache.hold(10_000)
+    assert cache.nbytes == whole
+    # A layer more than all of them at most: the ledger booked no two caches.
+    assert mx.get_peak_memory() - before <= whole - tiny.cache_bytes(1) + 1.05 * whole / len(rows)
+    for grown, layer in zip(cache.layers, rows, strict=True):
+        assert mx.array_equal(grown[:, : layer.shape[1]], layer).item()
+        assert not mx.any(grown[:, layer.shape[1] :]).item()
 
 
 def test_a_write_past_the_end_is_refused_before_anything_is_written(tiny: LlamaModel) -> None:

@@ -60,6 +60,31 @@ def test_stale_rows_stay_finite(model: LlamaModel) -> None:
 
 
 @pytest.mark.exact
+@pytest.mark.parametrize("lost", [False, True], ids=["", "control: a row is lost"])
+def test_a_cache_that_grows_keeps_its_rows(model: LlamaModel, lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = ids(490, 11)
+    tokens, expected = reply(model, prompt, 40, held=True)
+    cache = read(model, prompt)
+    small, hold = cache.held, cache.hold
+
+    def losing(positions: int) -> None:
+        if positions > cache.held:
+            cache.layers[1][:, 300] = 0
+        hold(positions)
+
+    if lost:
+        monkeypatch.setattr(cache, "hold", losing)
+    if small == cache.capacity:
+        pytest.skip("on a GPU a cache has all of its memory from the start")
+    if lost:
+        with pytest.raises(AssertionError):
+            windows(model, cache, tokens, expected, wrong=2)
+    else:
+        windows(model, cache, tokens, expected, wrong=2)
+        assert (small, cache.held) == (model.plan.capacity(1), cache.capacity)
+
+
+@pytest.mark.exact
 def test_rejected_rows_change_nothing_after_every_prefix(model: LlamaModel) -> None:
     prompt = ids(60, 10)
     tokens, expected = reply(model, prompt, 12)

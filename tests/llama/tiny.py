@@ -107,9 +107,10 @@ def ids(count: int, seed: int = 0) -> list[int]:
     return [dealer.randrange(VOCAB) for _ in range(count)]
 
 
-def read(model: LlamaModel, prompt: list[int], tokens: int | None = None) -> Any:
-    """A cache with all of a prompt but its last token read."""
+def read(model: LlamaModel, prompt: list[int], tokens: int | None = None, *, held: bool = False) -> Any:
+    """A cache with all of a prompt but its last token read; ``held``: with memory for all that fits from the start."""
     cache = model.make_cache(tokens or model.checkpoint.context)
+    cache.hold(cache.capacity if held else 1)
     for begin, end in model.plan.chunks(prompt):
         model.prefill(cache, prompt[begin:end])
     return cache

@@ -78,18 +78,24 @@ class LlamaModel:
         self.plan = plan
 
     def cache_bytes(self, tokens: int) -> int:
-        """Bytes of a cache for ``tokens`` positions."""
+        """Bytes of a cache for ``tokens`` positions, once it holds them all."""
         return self.layout.nbytes(self.plan.capacity(tokens))
 
     def make_cache(self, tokens: int) -> LlamaCache:
-        """A cache for ``tokens`` positions, evaluated."""
+        """A cache for ``tokens`` positions, evaluated.
+
+        On a CPU it grows with what it holds: to fill all that a request may come to takes a second a gigabyte there,
+        and most replies end long before. On a GPU it takes none, and kernels know where it lies.
+        """
         self.rows.recover()
-        return LlamaCache(self.layout, self.plan.capacity(tokens))
+        held = self.plan.capacity(1) if self.device.kind == "cpu" else None
+        return LlamaCache(self.layout, self.plan.capacity(tokens), held)
 
     def prefill(self, cache: Cache, tokens: Sequence[int]) -> None:
         """Read one chunk of the prompt plan at ``cache.length``."""
         cache = _own(cache)
         end = cache.length + len(tokens)
+        cache.hold(self.plan.capacity(end))
         padded = mx.array(self._padded(tokens, self.plan.chunk_padded(len(tokens))))
         self.rows.read(padded, Span(cache, len(tokens), self.plan.bucket(end - 1)))
         mx.eval(cache.layers)
@@ -144,7 +150,9 @@ class LlamaModel:
         """Copy a state into a fresh cache."""
         if not isinstance(state, LlamaState):
             raise TypeError(f"a {type(state).__name__} is no state of this family")
-        state.restore(_own(cache))
+        cache = _own(cache)
+        cache.hold(self.plan.capacity(state.length))
+        state.restore(cache)
 
     def load_state(self, arrays: dict[str, Any]) -> LlamaState:
         """A state from a file's arrays; ``ValueError`` when they are not of this model."""
@@ -210,6 +218,7 @@ class LlamaModel:
         rows += len(leaves)
         if not 1 <= rows <= keys - cache.length:
             raise ValueError(f"{rows} rows at position {cache.length} do not fit the bucket that ends at {keys}")
+        cache.hold(self.plan.capacity(keys))
         return Span(cache, rows, keys, leaves)
 
     @staticmethod

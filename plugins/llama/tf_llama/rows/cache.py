@@ -38,24 +38,49 @@ class Layout:
 class LlamaCache:
     """Keys and values of one stream.
 
+    Args:
+        layout: what a position takes.
+        capacity: positions that will ever fit, padding rows included.
+        held: positions that there is memory for at first; all of them by default.
+
     Attributes:
         length: valid positions. Rows past it are stale but finite.
-        layers: one array a layer, ``[2 kv heads, capacity, head size]``, keys first: one write a layer serves both.
+        layers: one array a layer, ``[2 kv heads, positions held, head size]``, keys first: one write a layer serves
+            both.
         addresses: where those lie, for kernels that ask so; ``None`` once MLX has written one, maybe elsewhere.
     """
 
-    def __init__(self, layout: Layout, capacity: int) -> None:
+    def __init__(self, layout: Layout, capacity: int, held: int | None = None) -> None:
         self.length = 0
         self.layout = layout
-        shape = (2 * layout.kv_heads, capacity, layout.head_dim)
-        self.layers = [mx.zeros(shape, dtype=layout.dtype) for _ in range(layout.layers)]
+        self.capacity = capacity
         self.addresses: mx.array | None = None
+        self.layers = [self._empty(capacity if held is None else min(held, capacity)) for _ in range(layout.layers)]
         mx.eval(self.layers)
 
     @property
-    def capacity(self) -> int:
-        """Positions that fit, padding rows included."""
+    def held(self) -> int:
+        """Positions that there is memory for."""
         return self.layers[0].shape[1]
+
+    def hold(self, positions: int) -> None:
+        """Have memory for so many positions, up to the capacity.
+
+        A row has the same bits at every length that the plan has, which is what the probe proves. One layer is copied
+        after another, so that no more is held at any time than the capacity takes.
+        """
+        positions = min(positions, self.capacity)
+        if positions <= self.held:
+            return
+        self.addresses = None
+        start = mx.array([0])
+        for at, layer in enumerate(self.layers):
+            self.layers[at] = mx.slice_update(self._empty(positions), layer, start, (1,))
+            del layer
+            mx.eval(self.layers[at])
+
+    def _empty(self, positions: int) -> mx.array:
+        return mx.zeros((2 * self.layout.kv_heads, positions, self.layout.head_dim), dtype=self.layout.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -63,9 +88,9 @@ class LlamaCache:
         return sum(layer.nbytes for layer in self.layers)
 
     def fits(self, start: int, rows: int) -> None:
-        """``CacheOverflow`` unless ``rows`` rows from ``start`` on fit."""
-        if start < 0 or start + rows > self.capacity:
-            raise CacheOverflow(f"{rows} rows from position {start} on do not fit a cache of {self.capacity}")
+        """``CacheOverflow`` unless ``rows`` rows from ``start`` on fit what is held."""
+        if start < 0 or start + rows > self.held:
+            raise CacheOverflow(f"{rows} rows from position {start} on do not fit a cache of {self.held}")
 
     def write(self, layer: int, rows: mx.array, start: int) -> mx.array:
         """Put ``rows [n, 2 kv heads, head size]`` at position ``start``; ``fits`` was asked before.
