@@ -2,37 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.budget.fakes import FakeDrafter, FakeStates, Recorder, Slot, Target, admission
-from tf_llama.budget.ledger import DRAFTERS, KEPT, STATES, STREAMS
-
-GIB = 1 << 30
-
-
-class Broken(FakeDrafter):
-    """Fails in what admission asks of it."""
-
-    def kept(self) -> int:
-        raise RuntimeError("planted in kept")
-
-    def shed(self, room: int) -> int:
-        raise RuntimeError("planted in shed")
-
-
-def test_a_proposer_that_fails_costs_no_stream_its_place(caplog: pytest.LogCaptureFixture) -> None:
-    recorder = Recorder()
-    states, drafter = FakeStates(recorder), Broken(recorder)
-    target = Target(recorder, drafter)
-    admits = admission(10, drafter, states, lambda tokens: 5)
-    assert admits.admit(target.demand(1, 4, 1, key="1"))
-    assert admits.admit(target.demand(2, 4, 1, key="2"))
-    target.end(1, admits)
-    target.end(2, admits)
-    assert admits.used() == {STREAMS: 0, DRAFTERS: 0, KEPT: 0, STATES: 0}
-    assert [record.getMessage() for record in caplog.records] == [
-        "proposer 'drafter' failed in kept; what it keeps is not counted"
-    ]
+from tf_llama.budget.ledger import STREAMS
 
 
 class Hoarder(FakeDrafter):

@@ -27,7 +27,10 @@ class PromptStates(Protocol):
 
 
 class Shedding(Protocol):
-    """A proposer's kept caches, as admission sees them (``Proposer`` has both methods)."""
+    """A proposer's kept caches, as admission sees them (``Proposer`` has both methods).
+
+    The host stands between: neither method raises, and what a proposer was to free and did not is counted no longer.
+    """
 
     def kept(self) -> int:
         """Bytes kept for streams that ended."""
