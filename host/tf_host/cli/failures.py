@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import sys
 import traceback
@@ -26,6 +27,8 @@ def reported(command: str, run: Callable[[], int | None]) -> int:
         return run() or 0
     except TfError as error:
         print(f"{command}: {error}", file=sys.stderr)
+        if error.__cause__ is not None and logging.getLogger().isEnabledFor(logging.DEBUG):
+            traceback.print_exception(error.__cause__, file=sys.stderr)
         return USAGE if isinstance(error, SettingsError) else FAILED
     except KeyboardInterrupt:
         print(f"{command}: interrupted", file=sys.stderr)

@@ -48,6 +48,10 @@ class NamedFamily:
     def load_tokenizer(self, checkpoint: Checkpoint) -> object | None:
         return self._ask("load_tokenizer", lambda: self._family.load_tokenizer(checkpoint))
 
+    def ask_model(self, method: str, call: Callable[[], T]) -> T:
+        """What its model answers at start-up."""
+        return ask(self._giver, method, call, f"the model of {self._whose}")
+
     def _ask(self, method: str, call: Callable[[], T]) -> T:
         return ask(self._giver, method, call, self._whose)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from typing import TypeVar
 
 from tf_host.checkpoints import Pair, resolve_pair
 from tf_host.device import bits_key, device_memory
@@ -22,6 +23,7 @@ from tf_host.lanes.depths import Depths
 from tf_host.lanes.fence import Fence
 from tf_host.lanes.fixed_depths import FixedDepths, NoDrafts
 from tf_host.plugins import Plugins
+from tf_host.plugins.named import NamedFamily
 from tf_host.pricing import Pricing
 from tf_host.prompts import PromptStore
 from tf_host.sampling import Drawer
@@ -34,9 +36,11 @@ from tf_host.text import Text, load_text
 from tf_plugins import Refused
 from tf_plugins.folders import cache_folder
 from tf_plugins.rows import RowPlan
-from tf_plugins.types import Device, Model, Progress, Proposer, Refusal, Resources, StartFacts, TargetFacts
+from tf_plugins.types import Device, Family, Model, Progress, Proposer, Refusal, Resources, StartFacts, TargetFacts
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 GIB = 1 << 30
 
@@ -172,7 +176,7 @@ def _on_engine(
             limits=Limits(settings.queue, settings.decode_share, log_ends=observed),
         )
 
-    model.warm(progress)
+    _asked(pair.family, "warm", lambda: model.warm(progress))
     if proposers:
         progress("rehearsing", 0.0)
         rehearse(lambda using: make_lanes(using, observed=False), depths, _rehearsed(text), context, REHEARSAL_S)
@@ -229,11 +233,17 @@ def _prove(
     store = VerdictStore(cache_folder() / "verdicts")
     verdict = None if settings.reprobe else store.load(key)
     if verdict is None:
-        verdict = probe(model, base, device.kind, key, text.encode(SAMPLE, special=False), progress)
+        ids = text.encode(SAMPLE, special=False)
+        verdict = _asked(pair.family, "proving", lambda: probe(model, base, device.kind, key, ids, progress))
         store.save(verdict)
     plan = verdict.plan(base)
-    model.use(plan)
+    _asked(pair.family, "use", lambda: model.use(plan))
     return verdict, plan
+
+
+def _asked(family: Family, method: str, call: Callable[[], T]) -> T:
+    """What a model does; what it raises names the plugin of its family."""
+    return family.ask_model(method, call) if isinstance(family, NamedFamily) else call()
 
 
 def _depths(settings: ServerSettings, proposers: Sequence[Fence], plan: RowPlan) -> Depths:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import tf_host.device
+from tf_host.cli.failures import reported
 from tf_host.cli.port import reserve_socket
 from tf_host.cli.serve import main
-from tf_plugins import PluginError, Refused
+from tf_plugins import PluginError, Refused, TfError
 from tf_plugins.types import Refusal
 
 
@@ -162,3 +163,20 @@ def test_print_settings(tmp_path: Path) -> None:
 def test_plugins_that_fail_make_the_list_fail(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--plugins", "--use-plugins", "no-such"]) == 1
     assert "no installed plugin is named 'no-such'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("level", "traced"), [(logging.INFO, False), (logging.DEBUG, True)])
+def test_a_plugin_s_traceback_is_shown_for_debugging(
+    level: int, traced: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        try:
+            {}["rope"]
+        except KeyError as error:
+            raise TfError("plugin 'house' failed") from error
+
+    with caplog.at_level(level):
+        assert reported("tf-serve", fail) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("tf-serve: plugin 'house' failed\n")
+    assert ("Traceback" in said) == ("KeyError: 'rope'" in said) == traced

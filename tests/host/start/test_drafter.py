@@ -86,7 +86,7 @@ def said(device: Device, *kinds: type[Plugin]) -> str:
     return caught.value.refusal.reason
 
 
-REASON = "--drafter: no plugin in use drafts with a drafter of the family bytes"
+REASON = "--drafter: a drafter is of the model's own family, and no plugin in use drafts with the family bytes"
 
 
 @pytest.mark.parametrize(
