@@ -25,11 +25,12 @@ logger = logging.getLogger("tf_host.http")
 _LAST_BYTES_S = 2
 """Seconds for connections to close once every reply has ended."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The last is a terminal that closed; under ``nohup`` it is ignored, and stays so."""
 
 
 def run(app: FastAPI, listener: socket.socket, grace_s: float) -> None:
-    """Serve on a bound socket until SIGTERM or SIGINT.
+    """Serve on a bound socket until SIGTERM, SIGINT or SIGHUP.
 
     The first signal lets running replies finish for ``grace_s`` seconds while new ones get 503; then this returns.
     A second SIGINT ends the process at once, with status 130.
@@ -97,7 +98,9 @@ class Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {sig: signal.signal(sig, self.handle_exit) for sig in _SIGNALS}
+        nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        caught = [sig for sig in _SIGNALS if not (nohup and sig == signal.SIGHUP)]
+        before = {sig: signal.signal(sig, self.handle_exit) for sig in caught}
         try:
             yield
         finally:

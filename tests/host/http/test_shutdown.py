@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPResponse
 from pathlib import Path
 
@@ -44,8 +44,8 @@ print("returned", flush=True)
 
 
 class Process:
-    def __init__(self, folder: Path, grace_s: float, pause: float) -> None:
-        arguments = [sys.executable, "-c", PROGRAM, str(folder), str(grace_s), str(pause)]
+    def __init__(self, folder: Path, grace_s: float, pause: float, command: Sequence[str] = ()) -> None:
+        arguments = [*command, sys.executable, "-c", PROGRAM, str(folder), str(grace_s), str(pause)]
         self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.url = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
@@ -81,8 +81,8 @@ class Process:
 def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     processes: list[Process] = []
 
-    def make(*, grace_s: float, pause: float) -> Process:
-        processes.append(Process(tmp_path, grace_s, pause))
+    def make(*, grace_s: float, pause: float, command: Sequence[str] = ()) -> Process:
+        processes.append(Process(tmp_path, grace_s, pause, command))
         return processes[-1]
 
     yield make
@@ -93,7 +93,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
             one.process.communicate()
 
 
-@pytest.mark.parametrize(("sig", "stream"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
+@pytest.mark.parametrize(("sig", "stream"), [(signal.SIGTERM, True), (signal.SIGINT, False), (signal.SIGHUP, True)])
 def test_running_replies_finish_and_new_ones_get_503(start: Callable[..., Process], sig: int, stream: bool) -> None:
     server = start(grace_s=15, pause=0.03)
     asking = server.ask(stream=stream)
@@ -125,6 +125,16 @@ def test_replies_past_the_grace_end_in_an_error(start: Callable[..., Process], s
     answer = server.answers[0]
     assert "shutting_down" in answer.text
     assert answer.text.endswith("data: [DONE]\n\n") if stream else answer.status_code == 503
+
+
+def test_a_closed_terminal_ends_nothing_under_nohup(start: Callable[..., Process]) -> None:
+    server = start(grace_s=15, pause=0.03, command=("nohup",))
+    server.process.send_signal(signal.SIGHUP)
+    asking = server.ask(stream=False)
+    asking.join()
+    assert server.answers[0].status_code == 200
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end() == (0, "returned\n")
 
 
 def test_a_second_interrupt_ends_at_once(start: Callable[..., Process]) -> None:
