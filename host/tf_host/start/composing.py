@@ -22,6 +22,7 @@ from tf_host.lanes import EngineThread, Lanes, Limits
 from tf_host.lanes.depths import Depths
 from tf_host.lanes.fence import Fence
 from tf_host.lanes.fixed_depths import FixedDepths, NoDrafts
+from tf_host.lanes.guarded_depths import GuardedDepths
 from tf_host.plugins import Plugins
 from tf_host.plugins.named import NamedFamily
 from tf_host.pricing import Pricing
@@ -251,7 +252,7 @@ def _depths(settings: ServerSettings, proposers: Sequence[Fence], plan: RowPlan)
         return NoDrafts()
     if settings.draft_depth is not None:
         return FixedDepths(settings.draft_depth)
-    return Pricing(plan, proposers)
+    return GuardedDepths(Pricing(plan, proposers))
 
 
 def _rehearsed(text: Text) -> Sequence[int]:
