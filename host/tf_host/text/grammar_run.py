@@ -90,7 +90,7 @@ class GrammarRun:
             if self._done:
                 return
             if at:
-                self._own.mask()
+                self._own.look()
             self._done = self._own.take(token)
             if self._ahead is not None:
                 try:
@@ -139,17 +139,24 @@ class Follower:
 
     def mask(self) -> Mask:
         """Allowed ids next; ``Refused`` past llguidance's limits, and where nothing is left to say."""
-        self._check()
-        if self._matcher.is_stopped():
+        bits = self.look()
+        if bits is None:
             return self._only_ends
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        self._check()
-        mask = np.unpackbits(bits, count=self._vocab, bitorder="little").astype(np.bool_)
+        mask = np.unpackbits(np.frombuffer(bits, np.uint8), count=self._vocab, bitorder="little").astype(np.bool_)
         if not self.complete:
             mask &= ~self._only_ends
         if not mask.any():
             raise self.failed("allows nothing more before its value is complete")
         return mask
+
+    def look(self) -> bytes | None:
+        """A bit for each id that is allowed next; ``None`` where the value is over. ``Refused`` past limits."""
+        self._check()
+        if self._matcher.is_stopped():
+            return None
+        bits: bytes = self._matcher.compute_bitmask()
+        self._check()
+        return bits
 
     def take(self, token: int) -> bool:
         """Go on with a token, and say whether it ended the value; ``ValueError`` for one that is not allowed."""
