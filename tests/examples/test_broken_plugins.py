@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -182,24 +183,25 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "hook", "cause"),
+    ("name", "hook", "cause", "placed"),
     [
-        ("at-import", "import", "tf_broken_import:Nothing: OSError: libbroken.so is missing"),
-        ("at-start", "start", "RuntimeError: no licence file"),
-        ("hasty", "recognises", "family 'house': KeyError: 'house_version'"),
-        ("in-hook", "proposers", "RuntimeError: no weights"),
-        ("rubbish", "proposers", "its str is no Proposer: it has no name"),
-        ("growing", "growth", "proposer 'unsized': TypeError: its NoneType is no Growth"),
-        ("classy", "proposers", "its Echo is a class and not an object"),
+        ("at-import", "import", "tf_broken_import:Nothing: OSError: libbroken.so is missing", True),
+        ("at-start", "start", "RuntimeError: no licence file", True),
+        ("hasty", "recognises", "family 'house': KeyError: 'house_version'", True),
+        ("in-hook", "proposers", "RuntimeError: no weights", True),
+        ("rubbish", "proposers", "its str is no Proposer: it has no name", False),
+        ("growing", "growth", "proposer 'unsized': TypeError: its NoneType is no Growth", False),
+        ("classy", "proposers", "its Echo is a class and not an object", False),
     ],
 )
 def test_a_failure_at_start_stops_the_start(
-    name: str, hook: str, cause: str, env: dict[str, str], tmp_path: Path
+    name: str, hook: str, cause: str, placed: bool, env: dict[str, str], tmp_path: Path
 ) -> None:
     settings = tmp_path / "serve.toml"
     settings.write_text(f'model = "bytes"\nport = 0\nuse_plugins = ["{name}", "bytes"]\ncpu_blas = "none"\n')
     output = run("-m", "tf_host.cli.serve", "--settings", settings, cwd=tmp_path, env=env, status=1)
-    assert f"plugin '{name}' (tf-broken 0.1) failed in {hook}: {cause}\n" in output
+    place = r" \(line \d+ of \S+tf_broken\w*\.py\)" if placed else ""
+    assert re.search(re.escape(f"plugin '{name}' (tf-broken 0.1) failed in {hook}: {cause}") + place + "\n", output)
     assert "hint: " in output
     assert "Traceback" not in output.rpartition(f"failed in {hook}")[2]
 

@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -18,6 +19,8 @@ from tf_host.settings.nearest import did_you_mean, nearest
 from tf_plugins import Plugin, PluginError, SettingsError, TfError
 
 log = logging.getLogger(__name__)
+
+_HOST = Path(__file__).parents[1]
 
 # A plugin that calls sys.exit must not end the server without a word.
 FAILURES = (Exception, SystemExit)
@@ -149,8 +152,10 @@ def _refuse_lost_tables(settings: ServerSettings, installed: Mapping[str, tuple[
 
 
 def one_line(error: BaseException) -> str:
-    """An exception as one line, with the place that raised it."""
+    """An exception as one line, with the place that raised it, where that is not the host's own check of an answer."""
     lines = str(error).splitlines()
     said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    return f"{said} (line {frames[-1].lineno} of {frames[-1].filename})" if frames else said
+    if not frames or Path(frames[-1].filename).is_relative_to(_HOST):
+        return said
+    return f"{said} (line {frames[-1].lineno} of {frames[-1].filename})"
