@@ -27,9 +27,8 @@ _SOME_TIME = 2.0
 def content_digest(path: Path) -> str:
     """SHA-256 over the SHA-256 of each 256 MiB of a file, in hex.
 
-    Kept in the cache folder under the file's path, size, times and inode, so that only a new file is read: 66 GB take
-    some 10 seconds where eight cores do it, and what is computed once takes none. A folder that cannot be written
-    costs that at each start.
+    Kept in the cache folder under the file's path, size, times and inode, so that only a new file is read, by all
+    cores. A folder that cannot be written costs that at each start.
 
     Raises:
         OSError: the file cannot be read.

@@ -85,7 +85,7 @@ class LlamaModel:
         """A cache for ``tokens`` positions, evaluated.
 
         On a CPU it grows with what it holds: to fill all that a request may come to takes a second a gigabyte there,
-        and most replies end long before. On a GPU it takes none, and kernels know where it lies.
+        and most replies end long before. On a GPU all of it is there from the start, and kernels know where it lies.
         """
         self.rows.recover()
         held = self.plan.capacity(1) if self.device.kind == "cpu" else None
